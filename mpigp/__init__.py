@@ -1,0 +1,3 @@
+"""Sparse Gaussian process regression and the Bayesian GPLVM, distributed over MPI."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,44 @@
+"""Output files that are whole or not there: written beside their place and renamed into it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from mpigp.errors import InputError
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse an output path whose folder is missing or not writable, before any work is done."""
+    target = Path(path)
+    folder = target.parent
+    if not folder.is_dir():
+        raise InputError(f"{target}: the folder {folder} does not exist: create it or choose another output path")
+    if target.is_dir():
+        raise InputError(f"{target}: is a folder: name a file as the output")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"{target}: the folder {folder} is not writable: choose another output path")
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; rename it to `path` when the block succeeds, delete it otherwise."""
+    check_writable(path)
+    target = Path(path)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    os.close(handle)
+    try:
+        yield Path(name)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)  # mkstemp makes files that only their owner may read
+        with open(name, "rb") as written:
+            os.fsync(written.fileno())
+        os.replace(name, target)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+        raise

@@ -1,0 +1,43 @@
+"""Sums whose bits do not depend on the order of addition.
+
+Integer addition is associative: each chunk's sum is scaled by a power of two, rounded to an int64, and from there on everything
+(chunks, threads, ranks) adds integers. A scale comes from a bound that is known before the sum. One word resolves a sum to
+2⁻⁶¹ of its bound; a second word holds what the first rounds away, a further 2⁻⁴⁰.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Words = NDArray[np.int64]
+
+FINE = 2.0**40
+"""How much finer the second word is: 2²² chunks of remainders of at most one half still fit it."""
+
+
+def scale_for(bound: Floats | float) -> Floats:
+    """Return powers of two that bring sums of absolute value ≤ `bound` below 2⁶¹; a bound of zero is taken as tiny."""
+    _, exponent = np.frexp(np.maximum(bound, 1e-280))
+    return np.ldexp(1.0, np.minimum(61 - exponent, 1000))
+
+
+def from_one_word(words: Words, scale: Floats) -> Floats:
+    """Return the sums of one word each."""
+    return words / scale
+
+
+def from_two_words(words: Words, scale: Floats) -> Floats:
+    """Return the sums of two words each (the words of a sum are neighbours)."""
+    return words[0::2] / scale + words[1::2] / (scale * FINE)
+
+
+def to_two_words(values: Floats, scale: Floats) -> Words:
+    """Return sums as two words each: what the compiled loops do for theirs."""
+    x = values * scale
+    whole = np.rint(x)
+    words = np.empty(2 * len(x), np.int64)
+    words[0::2] = whole
+    words[1::2] = np.rint((x - whole) * FINE)
+    return words

@@ -1,0 +1,58 @@
+"""The RBF kernel with ARD weights, k(x, x') = exp(−½ Σ_q α_q (x_q − x'_q)²), of unit variance (the bound puts σ_f² in).
+
+Between inducing points it is computed here; its sums over rows, and their gradients, are the compiled loops of mpigp.native:
+
+    ψ1_i(m)    = Π_q (α_q S_iq + 1)^(−½)  exp(−½ a_iq (μ_iq − Z_mq)²)                   a_iq = α_q / (α_q S_iq + 1)
+    ψ2_i(m,m') = Π_q (2α_q S_iq + 1)^(−½) exp(−¼ α_q (Z_mq − Z_m'q)² − c_iq (μ_iq − ½(Z_mq + Z_m'q))²)
+                                                                                        c_iq = α_q / (2α_q S_iq + 1)
+
+The first exponent of ψ2 is of Z alone: its factor, k(Z_m, Z_m')^½, is put in after the sum over rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def differences(Z: Floats, dimension: int) -> Floats:
+    """Return Z_mq − Z_m'q (m, m) for one dimension q."""
+    z = Z[:, dimension]
+    return z[:, None] - z
+
+
+def gram(Z: Floats, alpha: Floats) -> Floats:
+    """Return K_mm (m, m)."""
+    exponent = np.zeros((len(Z), len(Z)))
+    for q, weight in enumerate(alpha):
+        exponent -= 0.5 * weight * differences(Z, q) ** 2
+    return np.exp(exponent)
+
+
+def gram_gradient(G: Floats, Z: Floats, alpha: Floats) -> tuple[Floats, Floats]:
+    """Return the gradients of Z (m, q) and alpha (q,), given G = ∂F/∂K ∘ K (m, m), symmetric (tutorial, App. B).
+
+    ∂F/∂Z_mq = −2 α_q Σ_m' G_mm' (Z_mq − Z_m'q)          ∂F/∂α_q = −½ Σ_mm' G_mm' (Z_mq − Z_m'q)²
+    """
+    by_Z, by_alpha = np.empty_like(Z), np.empty_like(alpha)
+    for q, weight in enumerate(alpha):
+        difference = differences(Z, q)
+        weighted = G * difference
+        by_Z[:, q] = -2 * weight * weighted.sum(axis=1)
+        by_alpha[q] = -0.5 * float(np.vdot(weighted, difference))
+    return by_Z, by_alpha
+
+
+def gradient_limits(weight: float, Z: Floats, alpha: Floats) -> Floats:
+    """Return limits (m·q + q) of the row sums that make the gradients of Z and alpha, for a total `weight` of |∂F/∂ψ| ψ.
+
+    u exp(−αu²/2) ≤ (eα)^(−½) and u² exp(−αu²/2) ≤ 2/(eα), whatever the rows: no ψ moves faster than 4√α ψ_max with Z,
+    nor than 4/α ψ_max with α. As α → 0 the second is no limit; rows up to 2²⁰ times as far as the inducing points are
+    allowed for, and sums that do not fit are noticed.
+    """
+    q = len(alpha)
+    spread = np.ptp(Z, axis=0) + 1e-100
+    floor = np.maximum(alpha, 2.0**-40 / spread**2)
+    return 4 * weight * np.concatenate([np.broadcast_to(np.sqrt(alpha), (len(Z), q)).ravel(), 1 / floor])

@@ -1,0 +1,141 @@
+# cython: boundscheck=False, wraparound=False, initializedcheck=False, embedsignature=True
+"""The compiled loops of the RBF kernel, for NumPy arrays. Shapes are the caller's business: mpigp.kernels.rbf is the caller."""
+
+from libc.stdint cimport int64_t
+from scipy.linalg.cython_blas cimport dgemm, dsyrk, dtrsm
+
+
+cdef extern from "rbf.h":
+    ctypedef struct blas_t:
+        void *gemm
+        void *syrk
+        void *trsm
+    ctypedef struct rows_t:
+        int64_t n, d, chunk
+        const double *mu
+        const double *S
+        const double *Y
+    ctypedef struct rbf_t:
+        int64_t m, q
+        const double *Z
+        const double *centre
+        const double *alpha
+    ctypedef struct sums_t:
+        int64_t *words
+        const double *scale
+        double fine
+    ctypedef struct rbf_functions:
+        int64_t (*regression_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, sums_t,
+                                         const blas_t *, double *) noexcept nogil
+        int64_t (*regression_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *,
+                                       const double *, sums_t, const blas_t *, double *) noexcept nogil
+        int64_t (*gplvm_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, sums_t, const blas_t *,
+                                    double *) noexcept nogil
+        int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *,
+                                  double *, double *, sums_t, const blas_t *, double *) noexcept nogil
+        void (*exponential)(double *, int64_t, int64_t) noexcept nogil
+        const char *name
+    const rbf_functions *rbf_dispatch()
+    int64_t rbf_workspace(int64_t, int64_t, int64_t, int64_t)
+
+cdef const rbf_functions *functions = rbf_dispatch()
+cdef blas_t blas = blas_t(<void *>dgemm, <void *>dsyrk, <void *>dtrsm)
+
+instruction_set = functions.name.decode()
+
+
+def workspace(int64_t m, int64_t q, int64_t d, int64_t chunk):
+    """Doubles of workspace that one thread needs."""
+    return rbf_workspace(m, q, d, chunk)
+
+
+cdef inline const double *at(const double[::1] array) noexcept:
+    return &array[0] if array.shape[0] else NULL
+
+
+cdef inline const double *at2(const double[:, ::1] array) noexcept:
+    return &array[0, 0] if array.shape[0] and array.shape[1] else NULL
+
+
+cdef class Kernel:
+    """Z (m, q) less centre (q,), and alpha (q,), held for the calls of one evaluation."""
+
+    cdef rbf_t k
+    cdef object arrays
+
+    def __init__(self, const double[:, ::1] Z, const double[::1] centre, const double[::1] alpha):
+        self.arrays = (Z, centre, alpha)
+        self.k.m, self.k.q = Z.shape[0], Z.shape[1]
+        self.k.Z, self.k.centre, self.k.alpha = at2(Z), at(centre), at(alpha)
+
+
+cdef class Rows:
+    """The rows of a rank: mu (n, q), S (n, q) or None, Y (n, d), in chunks of `chunk` rows."""
+
+    cdef rows_t r
+    cdef object arrays
+
+    def __init__(self, const double[:, ::1] mu, S, const double[:, ::1] Y, int64_t chunk):
+        cdef const double[:, ::1] variances
+        self.arrays = (mu, S, Y)
+        self.r.n, self.r.d, self.r.chunk = Y.shape[0], Y.shape[1], chunk
+        self.r.mu, self.r.Y, self.r.S = at2(mu), at2(Y), NULL
+        if S is not None:
+            variances = S
+            self.r.S = at2(variances)
+
+
+cdef sums_t sums(int64_t[::1] words, const double[::1] scale, double fine) noexcept:
+    cdef sums_t s
+    s.words, s.scale, s.fine = &words[0], &scale[0], fine
+    return s
+
+
+def regression_statistics(Kernel kernel, Rows rows, int64_t first, int64_t last, const double[:, ::1] L,
+                          int64_t[::1] words, const double[::1] scale, double[::1] space):
+    """Add AAᵀ (packed lower triangle) and AY of these chunks, A = L⁻¹K; returns the number of sums that did not fit."""
+    cdef sums_t out = sums(words, scale, 0)
+    cdef int64_t misfits
+    with nogil:
+        misfits = functions.regression_statistics(&kernel.k, &rows.r, first, last, &L[0, 0], out, &blas, &space[0])
+    return misfits
+
+
+def regression_gradient(Kernel kernel, Rows rows, int64_t first, int64_t last, const double[:, ::1] L,
+                        const double[:, ::1] N, const double[:, ::1] weight_psi1Y, int64_t[::1] words,
+                        const double[::1] scale, double fine, double[::1] space):
+    """Add the gradients of Z (m, q) and alpha (q,) through dF/dK = N A + weight_psi1Y Yᵀ."""
+    cdef sums_t out = sums(words, scale, fine)
+    cdef int64_t misfits
+    with nogil:
+        misfits = functions.regression_gradient(&kernel.k, &rows.r, first, last, &L[0, 0], &N[0, 0],
+                                                &weight_psi1Y[0, 0], out, &blas, &space[0])
+    return misfits
+
+
+def gplvm_statistics(Kernel kernel, Rows rows, int64_t first, int64_t last, int64_t[::1] words,
+                     const double[::1] scale, double[::1] space):
+    """Add Σψ2 (packed lower triangle, without its factor of Z alone), Σψ1Y and KL (whole nats, the rest)."""
+    cdef sums_t out = sums(words, scale, 0)
+    cdef int64_t misfits
+    with nogil:
+        misfits = functions.gplvm_statistics(&kernel.k, &rows.r, first, last, out, &blas, &space[0])
+    return misfits
+
+
+def gplvm_gradient(Kernel kernel, Rows rows, int64_t first, int64_t last, const double[::1] weight_psi2,
+                   const double[:, ::1] weight_psi1Y, double[:, ::1] grad_mu, double[:, ::1] grad_S,
+                   int64_t[::1] words, const double[::1] scale, double fine, double[::1] space):
+    """Set the gradients of mu and S of these chunks' rows, and add those of Z (m, q) and alpha (q,)."""
+    cdef sums_t out = sums(words, scale, fine)
+    cdef int64_t misfits
+    with nogil:
+        misfits = functions.gplvm_gradient(&kernel.k, &rows.r, first, last, &weight_psi2[0], &weight_psi1Y[0, 0],
+                                           &grad_mu[0, 0], &grad_S[0, 0], out, &blas, &space[0])
+    return misfits
+
+
+def exponential(double[::1] x, int64_t repeat=1):
+    """Replace x by its exponential, `repeat` times over, by the exponential of the loops."""
+    with nogil:
+        functions.exponential(&x[0], x.shape[0], repeat)

@@ -1,0 +1,580 @@
+/* The hot loops of the RBF kernel. Compiled once for each instruction set, with ISA the name of the build.
+ *
+ * Lanes are rows of data: an array over a block of rows is stored as [index][row], the row running fastest, and the block is
+ * padded to a whole number of vectors with rows whose exponentials are 2^-1020. Exponents are kept in powers of two. */
+#include "rbf.h"
+#include "simd.h"
+
+#include <math.h>
+#include <stddef.h>
+
+#define JOIN2(a, b) a##b
+#define JOIN(a, b) JOIN2(a, b)
+
+#define LOG2E 1.4426950408889634
+#define STEP (2 * LANES) /* rows that a tile takes at a time */
+#define BLOCK 64         /* rows of a psi2 block: its arrays stay in the first-level cache */
+#define FAR (-1e300)     /* the exponent of padding rows */
+
+INLINE int64_t padded(int64_t rows) { return (rows + STEP - 1) / STEP * STEP; }
+
+/* ---- workspace ---------------------------------------------------------------------------------------------------- */
+
+static double *take(double **free_space, int64_t count)
+{
+    double *p = *free_space;
+    *free_space += (count + 7) / 8 * 8;
+    return p;
+}
+
+static double *aligned(double *p) { return (double *)(((uintptr_t)p + 63) / 64 * 64); }
+
+/* ---- sums to integers --------------------------------------------------------------------------------------------- */
+
+static int64_t add_to_words(sums_t out, int64_t offset, const double *values, int64_t count)
+{
+    int64_t misfits = 0;
+    for (int64_t k = 0; k < count; k++) {
+        double scale = out.scale[offset + k], x = values[k] * scale;
+        if (!(fabs(x) < 0x1p62)) { misfits++; continue; }
+        double whole = nearbyint(x);
+        if (out.fine) {
+            out.words[2 * (offset + k)] += (int64_t)whole;
+            out.words[2 * (offset + k) + 1] += (int64_t)nearbyint((x - whole) * out.fine);
+        } else
+            out.words[offset + k] += (int64_t)whole;
+    }
+    return misfits;
+}
+
+/* ---- what a block of rows needs, transposed to lanes --------------------------------------------------------------- */
+
+/* The logarithm of a product by one call of log2: mantissas multiply, exponents add. */
+typedef struct {
+    vec mantissa;
+    ivec exponent;
+} product_t;
+
+#define ONES ((product_t){splat(1.0), (ivec){0}})
+
+INLINE void multiply(product_t *p, vec factor)
+{
+    typedef uint64_t uvec __attribute__((vector_size(8 * LANES)));
+    vec x = p->mantissa * factor;
+    p->exponent += (ivec)((uvec)x >> 52) - 1023;
+    p->mantissa = (vec)(((ivec)x & 0x000fffffffffffff) | 0x3ff0000000000000);
+}
+
+INLINE vec product_log2(product_t p)
+{
+    vec result;
+    for (int v = 0; v < LANES; v++) result[v] = log2(p.mantissa[v]) + (double)p.exponent[v];
+    return result;
+}
+
+/* factor[q][row] = alpha_q / (times alpha_q S + 1) and base[row] = log2 of prod_q (times alpha_q S + 1)^(-1/2);
+ * S = 0 where ST is NULL. */
+static void precision(const rbf_t *k, const double *ST, int64_t rows, int64_t ld, double times, double *factor,
+                      double *base)
+{
+    for (int64_t i = 0; i < ld; i += LANES) {
+        product_t D = ONES;
+        for (int64_t q = 0; q < k->q; q++) {
+            vec Dq = ST ? times * k->alpha[q] * load(ST + q * ld + i) + 1.0 : splat(1.0);
+            store(factor + q * ld + i, k->alpha[q] / Dq);
+            if (ST) multiply(&D, Dq);
+        }
+        store(base + i, ST ? -0.5 * product_log2(D) : splat(0.0));
+    }
+    for (int64_t i = rows; i < ld; i++) base[i] = FAR;
+}
+
+/* out[column][row] = in[row][column] - centre[column], with `padding` after the last row. */
+static void transpose(const double *in, const double *centre, double padding, int64_t rows, int64_t columns, int64_t ld,
+                      double *out)
+{
+    for (int64_t c = 0; c < columns; c++) {
+        double shift = centre ? centre[c] : 0;
+        for (int64_t i = 0; i < rows; i++) out[c * ld + i] = in[i * columns + c] - shift;
+        for (int64_t i = rows; i < ld; i++) out[c * ld + i] = padding;
+    }
+}
+
+/* ---- psi1: the kernel itself in regression ------------------------------------------------------------------------- */
+
+/* psi1[m][row] = 2^(base - log2(e)/2 sum_q a_q (mu_q - Z_mq)^2), for NM rows of Z. */
+INLINE void psi1_tile(const int NM, const rbf_t *k, int64_t m, const double *muT, const double *a, const double *base,
+                      int64_t ld, double *psi1)
+{
+    for (int64_t i = 0; i < ld; i += STEP) {
+        vec t[4][2];
+        for (int j = 0; j < NM; j++)
+            for (int v = 0; v < 2; v++) t[j][v] = (vec){0};
+        for (int64_t q = 0; q < k->q; q++) {
+            vec x[2] = {load(muT + q * ld + i), load(muT + q * ld + i + LANES)};
+            vec w[2] = {load(a + q * ld + i), load(a + q * ld + i + LANES)};
+            for (int j = 0; j < NM; j++) {
+                vec z = splat(k->Z[(m + j) * k->q + q]);
+                for (int v = 0; v < 2; v++) {
+                    vec u = x[v] - z;
+                    t[j][v] += w[v] * u * u;
+                }
+            }
+        }
+        for (int j = 0; j < NM; j++)
+            for (int v = 0; v < 2; v++)
+                store(psi1 + (m + j) * ld + i + v * LANES,
+                      exp2_vec(load(base + i + v * LANES) - splat(0.5 * LOG2E) * t[j][v]));
+    }
+}
+
+static void psi1_block(const rbf_t *k, const double *muT, const double *a, const double *base, int64_t ld, double *psi1)
+{
+    int64_t m = 0;
+    for (; m + 4 <= k->m; m += 4) psi1_tile(4, k, m, muT, a, base, ld, psi1);
+    for (; m < k->m; m++) psi1_tile(1, k, m, muT, a, base, ld, psi1);
+}
+
+/* With g = dF/dpsi1 * psi1 and u = mu - Z:  grad_Z[m][q] += sum_rows a g u,  first[q][row] += sum_m g u (where wanted),
+ * second[q][row] += sum_m g u^2. */
+INLINE void psi1_gradient_tile(const int NM, const int FIRST, const rbf_t *k, int64_t m, const double *g,
+                               const double *muT, const double *a, int64_t ld, double *first, double *second,
+                               double *grad_Z)
+{
+    for (int64_t q = 0; q < k->q; q++) {
+        vec z[4], sum[4];
+        for (int j = 0; j < NM; j++) {
+            z[j] = splat(k->Z[(m + j) * k->q + q]);
+            sum[j] = (vec){0};
+        }
+        for (int64_t i = 0; i < ld; i += LANES) {
+            vec x = load(muT + q * ld + i), w = load(a + q * ld + i);
+            vec one = FIRST ? load(first + q * ld + i) : (vec){0}, two = load(second + q * ld + i);
+            for (int j = 0; j < NM; j++) {
+                vec u = x - z[j], gu = load(g + (m + j) * ld + i) * u;
+                one += gu;
+                two += gu * u;
+                sum[j] += w * gu;
+            }
+            if (FIRST) store(first + q * ld + i, one);
+            store(second + q * ld + i, two);
+        }
+        for (int j = 0; j < NM; j++) grad_Z[(m + j) * k->q + q] += lane_sum(sum[j]);
+    }
+}
+
+static void psi1_gradient_block(const rbf_t *k, const double *g, const double *muT, const double *a, int64_t ld,
+                                double *first, double *second, double *grad_Z)
+{
+    int64_t m = 0;
+    if (first) {
+        for (; m + 4 <= k->m; m += 4) psi1_gradient_tile(4, 1, k, m, g, muT, a, ld, first, second, grad_Z);
+        for (; m < k->m; m++) psi1_gradient_tile(1, 1, k, m, g, muT, a, ld, first, second, grad_Z);
+    } else {
+        for (; m + 4 <= k->m; m += 4) psi1_gradient_tile(4, 0, k, m, g, muT, a, ld, first, second, grad_Z);
+        for (; m < k->m; m++) psi1_gradient_tile(1, 0, k, m, g, muT, a, ld, first, second, grad_Z);
+    }
+}
+
+/* ---- regression ---------------------------------------------------------------------------------------------------- */
+
+/* The kernel block K[m][row] of a chunk and A = L^-1 K. */
+static void whitened_block(const rbf_t *k, const double *L, const double *muT, const double *a, const double *base,
+                           int64_t ld, double *K, double *A, const blas_t *blas)
+{
+    int rows = (int)ld, m = (int)k->m;
+    double one = 1;
+    psi1_block(k, muT, a, base, ld, K);
+    memcpy(A, K, (size_t)(ld * k->m) * sizeof(double));
+    /* Column-major, A is (rows, m) and L its row-major transpose: A := A L^-T. */
+    blas->trsm("R", "U", "N", "N", &rows, &m, &one, (double *)L, &m, A, &rows);
+}
+
+static int64_t regression_statistics(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *L,
+                                     sums_t out, const blas_t *blas, double *space)
+{
+    int64_t misfits = 0, chunk = padded(rows->chunk), pairs = k->m * (k->m + 1) / 2;
+    space = aligned(space);
+    double *muT = take(&space, k->q * chunk), *a = take(&space, k->q * chunk), *base = take(&space, chunk);
+    double *YT = take(&space, rows->d * chunk), *K = take(&space, k->m * chunk), *A = take(&space, k->m * chunk);
+    double *C = take(&space, k->m * k->m), *B = take(&space, k->m * rows->d), *packed = take(&space, pairs);
+    for (int64_t c = first; c < last; c++) {
+        int64_t start = c * rows->chunk, count = rows->n - start < rows->chunk ? rows->n - start : rows->chunk;
+        int64_t ld = padded(count);
+        int m = (int)k->m, d = (int)rows->d, r = (int)ld;
+        double one = 1, zero = 0;
+        transpose(rows->mu + start * k->q, k->centre, 0, count, k->q, ld, muT);
+        transpose(rows->Y + start * rows->d, NULL, 0, count, rows->d, ld, YT);
+        precision(k, NULL, count, ld, 0, a, base);
+        whitened_block(k, L, muT, a, base, ld, K, A, blas);
+        blas->syrk("U", "T", &m, &r, &one, A, &r, &zero, C, &m); /* row-major: the lower triangle */
+        blas->gemm("T", "N", &d, &m, &r, &one, YT, &r, A, &r, &zero, B, &d);
+        for (int64_t i = 0; i < k->m; i++) memcpy(packed + i * (i + 1) / 2, C + i * k->m, (size_t)(i + 1) * 8);
+        misfits += add_to_words(out, 0, packed, pairs);
+        misfits += add_to_words(out, pairs, B, k->m * rows->d);
+    }
+    return misfits;
+}
+
+static int64_t regression_gradient(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *L,
+                                   const double *N, const double *weight_psi1Y, sums_t out, const blas_t *blas,
+                                   double *space)
+{
+    int64_t misfits = 0, chunk = padded(rows->chunk), nZ = k->m * k->q;
+    space = aligned(space);
+    double *muT = take(&space, k->q * chunk), *a = take(&space, k->q * chunk), *base = take(&space, chunk);
+    double *YT = take(&space, rows->d * chunk), *K = take(&space, k->m * chunk), *A = take(&space, k->m * chunk);
+    double *G = take(&space, k->m * chunk), *second = take(&space, k->q * chunk), *grad = take(&space, nZ + k->q);
+    for (int64_t c = first; c < last; c++) {
+        int64_t start = c * rows->chunk, count = rows->n - start < rows->chunk ? rows->n - start : rows->chunk;
+        int64_t ld = padded(count);
+        int m = (int)k->m, d = (int)rows->d, r = (int)ld;
+        double one = 1, zero = 0;
+        transpose(rows->mu + start * k->q, k->centre, 0, count, k->q, ld, muT);
+        transpose(rows->Y + start * rows->d, NULL, 0, count, rows->d, ld, YT);
+        precision(k, NULL, count, ld, 0, a, base);
+        whitened_block(k, L, muT, a, base, ld, K, A, blas);
+        /* G = N A + weight_psi1Y Y^T, then times K. */
+        blas->gemm("N", "N", &r, &m, &m, &one, A, &r, (double *)N, &m, &zero, G, &r);
+        blas->gemm("N", "N", &r, &m, &d, &one, YT, &r, (double *)weight_psi1Y, &d, &one, G, &r);
+        for (int64_t j = 0; j < k->m * ld; j += LANES) store(G + j, load(G + j) * load(K + j));
+        memset(grad, 0, (size_t)(nZ + k->q) * 8);
+        memset(second, 0, (size_t)(k->q * ld) * 8);
+        psi1_gradient_block(k, G, muT, a, ld, NULL, second, grad);
+        for (int64_t q = 0; q < k->q; q++) {
+            vec sum = {0};
+            for (int64_t i = 0; i < ld; i += LANES) sum += load(second + q * ld + i);
+            grad[nZ + q] = -0.5 * lane_sum(sum);
+        }
+        misfits += add_to_words(out, 0, grad, nZ + k->q);
+    }
+    return misfits;
+}
+
+/* ---- GPLVM: psi2 ---------------------------------------------------------------------------------------------------- */
+
+/* The exponent of psi2, less the part of Z alone, is f(m) + f(m') + sum_q c_q w_q(m, m') with
+ * f(m) = base/2 + log2(e) sum_q c_q (-mu^2/2 + mu Z_m - Z_m^2/4) and w_q = -log2(e)/2 Z_mq Z_m'q. */
+static void psi2_exponents(const rbf_t *k, const double *muT, const double *c, const double *base, int64_t ld, double *f)
+{
+    for (int64_t m = 0; m < k->m; m++)
+        for (int64_t i = 0; i < ld; i += LANES) {
+            vec s = {0};
+            for (int64_t q = 0; q < k->q; q++) {
+                double z = k->Z[m * k->q + q];
+                vec u = load(muT + q * ld + i);
+                s += load(c + q * ld + i) * (u * (splat(z) - 0.5 * u) - splat(0.25 * z * z));
+            }
+            store(f + m * ld + i, 0.5 * load(base + i) + LOG2E * s);
+        }
+}
+
+INLINE void pair_weights(const int NP, const rbf_t *k, int64_t m, int64_t first, double *w)
+{
+    for (int64_t q = 0; q < k->q; q++)
+        for (int j = 0; j < NP; j++) w[q * NP + j] = -0.5 * LOG2E * k->Z[m * k->q + q] * k->Z[(first + j) * k->q + q];
+}
+
+/* e[j][v] = the exponentials of pairs (m, first + j) for the STEP rows at i. */
+INLINE void psi2_exponentials(const int NP, const rbf_t *k, const double *fm, const double *f, const double *c,
+                              const double *w, int64_t ld, int64_t i, vec e[4][2])
+{
+    for (int j = 0; j < NP; j++)
+        for (int v = 0; v < 2; v++) e[j][v] = load(fm + i + v * LANES) + load(f + j * ld + i + v * LANES);
+    for (int64_t q = 0; q < k->q; q++) {
+        vec c0 = load(c + q * ld + i), c1 = load(c + q * ld + i + LANES);
+        for (int j = 0; j < NP; j++) {
+            vec wj = splat(w[q * NP + j]);
+            e[j][0] += c0 * wj;
+            e[j][1] += c1 * wj;
+        }
+    }
+    for (int j = 0; j < NP; j++)
+        for (int v = 0; v < 2; v++) e[j][v] = exp2_vec(e[j][v]);
+}
+
+INLINE void psi2_tile(const int NP, const rbf_t *k, int64_t m, int64_t first, const double *f, const double *c,
+                      int64_t ld, double *w, double *psi2)
+{
+    vec sum[4], e[4][2];
+    pair_weights(NP, k, m, first, w);
+    for (int j = 0; j < NP; j++) sum[j] = (vec){0};
+    for (int64_t i = 0; i < ld; i += STEP) {
+        psi2_exponentials(NP, k, f + m * ld, f + first * ld, c, w, ld, i, e);
+        for (int j = 0; j < NP; j++) sum[j] += e[j][0] + e[j][1];
+    }
+    for (int j = 0; j < NP; j++) psi2[j] += lane_sum(sum[j]);
+}
+
+static void psi2_block(const rbf_t *k, const double *f, const double *c, int64_t ld, double *w, double *psi2)
+{
+    for (int64_t m = 0; m < k->m; m++) {
+        double *row = psi2 + m * (m + 1) / 2;
+        int64_t p = 0;
+        for (; p + 4 <= m + 1; p += 4) psi2_tile(4, k, m, p, f, c, ld, w, row + p);
+        switch (m + 1 - p) {
+        case 3: psi2_tile(3, k, m, p, f, c, ld, w, row + p); break;
+        case 2: psi2_tile(2, k, m, p, f, c, ld, w, row + p); break;
+        case 1: psi2_tile(1, k, m, p, f, c, ld, w, row + p); break;
+        }
+    }
+}
+
+/* With g = weight * psi2 of the pairs (m, m' <= m), the weight of m' = m halved:
+ *   r[m][row] += g,  r[m'][row] += g;   quadratic[q][row] += g w_q;   grad_Z -= (sum_rows c_q g) Z, of m by m' and of m' by m. */
+INLINE void psi2_gradient_tile(const int NP, const rbf_t *k, int64_t m, int64_t first, const double *weight,
+                               const double *f, const double *c, int64_t ld, double *w, double *g, double *r,
+                               double *quadratic, double *grad_Z)
+{
+    vec e[4][2];
+    pair_weights(NP, k, m, first, w);
+    for (int64_t i = 0; i < ld; i += STEP) {
+        psi2_exponentials(NP, k, f + m * ld, f + first * ld, c, w, ld, i, e);
+        for (int j = 0; j < NP; j++)
+            for (int v = 0; v < 2; v++) {
+                double *rj = r + (first + j) * ld + i + v * LANES;
+                e[j][v] *= splat(weight[j]);
+                store(g + j * ld + i + v * LANES, e[j][v]);
+                store(rj, load(rj) + e[j][v]);
+            }
+        for (int v = 0; v < 2; v++) {
+            double *rm = r + m * ld + i + v * LANES;
+            vec s = load(rm);
+            for (int j = 0; j < NP; j++) s += e[j][v];
+            store(rm, s);
+        }
+        for (int64_t q = 0; q < k->q; q++) {
+            double *at = quadratic + q * ld + i;
+            vec s0 = load(at), s1 = load(at + LANES);
+            for (int j = 0; j < NP; j++) {
+                vec wj = splat(w[q * NP + j]);
+                s0 += e[j][0] * wj;
+                s1 += e[j][1] * wj;
+            }
+            store(at, s0);
+            store(at + LANES, s1);
+        }
+    }
+    int64_t q = 0;
+    for (; q + 2 <= k->q; q += 2) {
+        vec h[4][2];
+        for (int j = 0; j < NP; j++) h[j][0] = h[j][1] = (vec){0};
+        for (int64_t i = 0; i < ld; i += LANES) {
+            vec c0 = load(c + q * ld + i), c1 = load(c + (q + 1) * ld + i);
+            for (int j = 0; j < NP; j++) {
+                vec gj = load(g + j * ld + i);
+                h[j][0] += gj * c0;
+                h[j][1] += gj * c1;
+            }
+        }
+        for (int j = 0; j < NP; j++)
+            for (int b = 0; b < 2; b++) {
+                double sum = lane_sum(h[j][b]);
+                int64_t at = m * k->q + q + b, to = (first + j) * k->q + q + b;
+                double zm = k->Z[at], zp = k->Z[to];
+                grad_Z[at] -= sum * zp;
+                grad_Z[to] -= sum * zm;
+            }
+    }
+    for (; q < k->q; q++)
+        for (int j = 0; j < NP; j++) {
+            vec h = {0};
+            for (int64_t i = 0; i < ld; i += LANES) h += load(g + j * ld + i) * load(c + q * ld + i);
+            double sum = lane_sum(h);
+            int64_t at = m * k->q + q, to = (first + j) * k->q + q;
+            double zm = k->Z[at], zp = k->Z[to];
+            grad_Z[at] -= sum * zp;
+            grad_Z[to] -= sum * zm;
+        }
+}
+
+static void psi2_gradient_block(const rbf_t *k, const double *weight, const double *f, const double *c, int64_t ld,
+                                double *w, double *g, double *r, double *quadratic, double *grad_Z)
+{
+#define TILE(NP) psi2_gradient_tile(NP, k, m, p, weight + m * (m + 1) / 2 + p, f, c, ld, w, g, r, quadratic, grad_Z)
+    for (int64_t m = 0; m < k->m; m++) {
+        int64_t p = 0;
+        for (; p + 4 <= m + 1; p += 4) TILE(4);
+        switch (m + 1 - p) {
+        case 3: TILE(3); break;
+        case 2: TILE(2); break;
+        case 1: TILE(1); break;
+        }
+    }
+#undef TILE
+}
+
+/* ---- GPLVM ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    double *muT, *ST, *YT, *a, *base1, *c, *base2, *psi1, *f, *w;
+} block_t;
+
+static block_t take_block(const rbf_t *k, const rows_t *rows, double **space)
+{
+    block_t b;
+    b.muT = take(space, k->q * BLOCK);
+    b.ST = take(space, k->q * BLOCK);
+    b.YT = take(space, rows->d * BLOCK);
+    b.a = take(space, k->q * BLOCK);
+    b.base1 = take(space, BLOCK);
+    b.c = take(space, k->q * BLOCK);
+    b.base2 = take(space, BLOCK);
+    b.psi1 = take(space, k->m * BLOCK);
+    b.f = take(space, k->m * BLOCK);
+    b.w = take(space, 4 * k->q);
+    return b;
+}
+
+static void fill_block(block_t *b, const rbf_t *k, const rows_t *rows, int64_t start, int64_t count, int64_t ld)
+{
+    transpose(rows->mu + start * k->q, k->centre, 0, count, k->q, ld, b->muT);
+    transpose(rows->S + start * k->q, NULL, 1, count, k->q, ld, b->ST);
+    transpose(rows->Y + start * rows->d, NULL, 0, count, rows->d, ld, b->YT);
+    precision(k, b->ST, count, ld, 1, b->a, b->base1);
+    precision(k, b->ST, count, ld, 2, b->c, b->base2);
+    psi1_block(k, b->muT, b->a, b->base1, ld, b->psi1);
+    psi2_exponents(k, b->muT, b->c, b->base2, ld, b->f);
+}
+
+/* sum over rows and dimensions of (S + mu^2 - 1 - log S) / 2 */
+static double divergence(const block_t *b, const rbf_t *k, int64_t count, int64_t ld)
+{
+    double total = 0;
+    for (int64_t i = 0; i < ld; i += LANES) {
+        product_t S = ONES;
+        vec sum = {0};
+        for (int64_t q = 0; q < k->q; q++) {
+            vec Sq = load(b->ST + q * ld + i), x = load(b->muT + q * ld + i) + k->centre[q];
+            multiply(&S, Sq);
+            sum += Sq + x * x - 1.0;
+        }
+        sum -= product_log2(S) / LOG2E;
+        for (int v = 0; v < LANES && i + v < count; v++) total += 0.5 * sum[v];
+    }
+    return total;
+}
+
+static int64_t gplvm_statistics(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, sums_t out,
+                                const blas_t *blas, double *space)
+{
+    int64_t misfits = 0, pairs = k->m * (k->m + 1) / 2;
+    space = aligned(space);
+    block_t b = take_block(k, rows, &space);
+    double *psi2 = take(&space, pairs), *B = take(&space, k->m * rows->d);
+    for (int64_t c = first; c < last; c++) {
+        int64_t end = (c + 1) * rows->chunk < rows->n ? (c + 1) * rows->chunk : rows->n;
+        double kl = 0;
+        memset(psi2, 0, (size_t)pairs * 8);
+        memset(B, 0, (size_t)(k->m * rows->d) * 8);
+        for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
+            int64_t count = end - start < BLOCK ? end - start : BLOCK, ld = padded(count);
+            int m = (int)k->m, d = (int)rows->d, r = (int)ld;
+            double one = 1;
+            fill_block(&b, k, rows, start, count, ld);
+            psi2_block(k, b.f, b.c, ld, b.w, psi2);
+            kl += divergence(&b, k, count, ld);
+            blas->gemm("T", "N", &d, &m, &r, &one, b.YT, &r, b.psi1, &r, &one, B, &d);
+        }
+        misfits += add_to_words(out, 0, psi2, pairs);
+        misfits += add_to_words(out, pairs, B, k->m * rows->d);
+        double parts[2] = {nearbyint(kl), kl - nearbyint(kl)}; /* nothing bounds KL beforehand: whole nats, and the rest */
+        misfits += add_to_words(out, pairs + k->m * rows->d, parts, 2);
+    }
+    return misfits;
+}
+
+static int64_t gplvm_gradient(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *weight_psi2,
+                              const double *weight_psi1Y, double *grad_mu, double *grad_S, sums_t out, const blas_t *blas,
+                              double *space)
+{
+    int64_t misfits = 0, nZ = k->m * k->q, Q = k->q;
+    space = aligned(space);
+    block_t b = take_block(k, rows, &space);
+    double *g1 = take(&space, k->m * BLOCK), *first1 = take(&space, Q * BLOCK), *second1 = take(&space, Q * BLOCK);
+    double *g = take(&space, 4 * BLOCK), *r = take(&space, k->m * BLOCK), *quadratic = take(&space, Q * BLOCK);
+    double *ZZ = take(&space, 2 * nZ), *cc = take(&space, 2 * Q * BLOCK);
+    double *rZ = take(&space, 2 * Q * BLOCK), *rc = take(&space, 2 * nZ), *grad = take(&space, nZ + Q);
+    for (int64_t j = 0; j < k->m; j++)
+        for (int64_t q = 0; q < Q; q++) {
+            ZZ[q * k->m + j] = k->Z[j * Q + q];
+            ZZ[(Q + q) * k->m + j] = k->Z[j * Q + q] * k->Z[j * Q + q];
+        }
+    for (int64_t c = first; c < last; c++) {
+        int64_t end = (c + 1) * rows->chunk < rows->n ? (c + 1) * rows->chunk : rows->n;
+        memset(grad, 0, (size_t)(nZ + Q) * 8);
+        for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
+            int64_t count = end - start < BLOCK ? end - start : BLOCK, ld = padded(count);
+            int m = (int)k->m, d = (int)rows->d, R = (int)ld, twoQ = (int)(2 * Q);
+            double one = 1, zero = 0;
+            fill_block(&b, k, rows, start, count, ld);
+
+            /* psi1: g1 = (weight_psi1Y Y^T) psi1. */
+            blas->gemm("N", "N", &R, &m, &d, &one, b.YT, &R, (double *)weight_psi1Y, &d, &zero, g1, &R);
+            for (int64_t j = 0; j < k->m * ld; j += LANES) store(g1 + j, load(g1 + j) * load(b.psi1 + j));
+            memset(first1, 0, (size_t)(Q * ld) * 8);
+            memset(second1, 0, (size_t)(Q * ld) * 8);
+            psi1_gradient_block(k, g1, b.muT, b.a, ld, first1, second1, grad);
+
+            /* psi2: the pairs; then r's products rZ = r^T [Z, Z^2] and rc = r [c mu, c]. */
+            memset(r, 0, (size_t)(k->m * ld) * 8);
+            memset(quadratic, 0, (size_t)(Q * ld) * 8);
+            psi2_gradient_block(k, weight_psi2, b.f, b.c, ld, b.w, g, r, quadratic, grad);
+            for (int64_t j = 0; j < Q * ld; j += LANES) {
+                store(cc + j, load(b.c + j) * load(b.muT + j));
+                store(cc + Q * ld + j, load(b.c + j));
+            }
+            blas->gemm("N", "N", &R, &twoQ, &m, &one, r, &R, ZZ, &m, &zero, rZ, &R);
+            blas->gemm("T", "N", &twoQ, &m, &R, &one, cc, &R, r, &R, &zero, rc, &twoQ);
+            for (int64_t j = 0; j < k->m; j++)
+                for (int64_t q = 0; q < Q; q++)
+                    grad[j * Q + q] += 2 * rc[j * 2 * Q + q] - k->Z[j * Q + q] * rc[j * 2 * Q + Q + q];
+
+            /* rows: the gradients of mu and S, and alpha's sums over them */
+            for (int64_t i = 0; i < ld; i += LANES) {
+                vec total1 = {0}, total2 = {0};
+                for (int64_t j = 0; j < k->m; j++) {
+                    total1 += load(g1 + j * ld + i);
+                    total2 += load(r + j * ld + i);
+                }
+                for (int64_t q = 0; q < Q; q++) {
+                    int64_t at = q * ld + i;
+                    vec x = load(b.muT + at), S = load(b.ST + at), a = load(b.a + at), cq = load(b.c + at);
+                    vec D1 = k->alpha[q] * S + 1.0, D2 = 2 * k->alpha[q] * S + 1.0;
+                    vec one1 = load(first1 + at), two1 = load(second1 + at), mean = load(rZ + at);
+                    vec moment = x * (x * total2 - 2 * mean) + 0.5 * load(rZ + Q * ld + at) -
+                                 2 / LOG2E * load(quadratic + at);
+                    vec by_alpha = 0.5 * (S * total1 + two1 / D1) / D1 + (S * total2 + moment / D2) / D2;
+                    store(first1 + at, -a * one1 - 2 * cq * (x * total2 - mean) - (x + k->centre[q]));
+                    store(second1 + at, 0.5 * a * (a * two1 - total1) + cq * (2 * cq * moment - total2) - 0.5 + 0.5 / S);
+                    grad[nZ + q] -= lane_sum(by_alpha);
+                }
+            }
+            for (int64_t i = 0; i < count; i++)
+                for (int64_t q = 0; q < Q; q++) {
+                    grad_mu[(start + i) * Q + q] = first1[q * ld + i];
+                    grad_S[(start + i) * Q + q] = second1[q * ld + i];
+                }
+        }
+        misfits += add_to_words(out, 0, grad, nZ + Q);
+    }
+    return misfits;
+}
+
+/* ---- the exponential by itself, for measurements and tests ---------------------------------------------------------- */
+
+static void exponential(double *x, int64_t n, int64_t repeat)
+{
+    for (int64_t r = 0; r < repeat; r++)
+        for (int64_t i = 0; i < n; i += LANES) {
+            vec t = {0};
+            int64_t count = n - i < LANES ? n - i : LANES;
+            memcpy(&t, x + i, (size_t)count * 8);
+            t = exp2_vec(LOG2E * t);
+            memcpy(x + i, &t, (size_t)count * 8);
+        }
+}
+
+const rbf_functions JOIN(rbf_, ISA) = {
+    regression_statistics, regression_gradient, gplvm_statistics, gplvm_gradient, exponential, ISA_NAME,
+};

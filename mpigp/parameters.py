@@ -1,0 +1,32 @@
+"""The global parameters: what rank 0 holds and every rank is told."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+class Globals(NamedTuple):
+    """Z (m, q), the inducing inputs; variance, σ_f²; alpha (q,), the ARD weights; beta, the noise precision.
+
+    Also the shape of the bound's gradient with respect to them.
+    """
+
+    Z: Floats
+    variance: float
+    alpha: Floats
+    beta: float
+
+    def pack(self) -> Floats:
+        """Return all numbers as one vector."""
+        return np.concatenate([self.Z.ravel(), self.alpha, [self.variance, self.beta]])
+
+    @classmethod
+    def unpack(cls, vector: Floats, m: int, q: int) -> Globals:
+        """Return the parameters that `pack` made a vector of."""
+        Z, alpha, (variance, beta) = np.split(vector, [m * q, m * q + q])
+        return cls(Z.reshape(m, q), float(variance), alpha, float(beta))

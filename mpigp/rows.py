@@ -1,0 +1,62 @@
+"""The rows that one rank holds, and the few numbers about all rows that every rank knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpigp import native
+from mpigp.chunks import chunk_rows
+from mpigp.exactsum import from_two_words, scale_for, to_two_words
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm
+
+Floats = NDArray[np.float64]
+
+
+class Rows:
+    """A rank's rows, in chunks; with S the inputs are uncertain (GPLVM) and the gradients of mu and S live here too.
+
+    Parameters
+    ----------
+    n : rows of all ranks together
+    mu : (rows, q), latent means, or the inputs X in regression.   S : (rows, q) or None.   Y : (rows, d)
+        float64, row-major. The optimiser changes mu and S in place.
+
+    Attributes
+    ----------
+    YY : ΣY_iY_iᵀ over all ranks.   absolute_Y : (d,), Σ|Y_i| likewise, which bounds Σψ1Y.
+    """
+
+    def __init__(self, comm: Comm, n: int, mu: Floats, S: Floats | None, Y: Floats) -> None:
+        self.n, self.mu, self.S, self.Y = n, mu, S, Y
+        self.chunk = chunk_rows(n)
+        self.native = native.Rows(mu, S, Y, self.chunk)
+        self.gradient_mu = None if S is None else np.zeros_like(mu)
+        self.gradient_S = None if S is None else np.zeros_like(mu)
+        self.absolute_Y, self.YY = _totals(comm, n, Y, self.chunk)
+
+    @property
+    def chunks(self) -> int:
+        """The number of this rank's chunks."""
+        return -(-len(self.Y) // self.chunk)
+
+
+def _totals(comm: Comm, n: int, Y: Floats, chunk: int) -> tuple[Floats, float]:
+    """Return Σ|Y_i| (d,) and ΣY_iY_iᵀ over the rows of all ranks, the same bits on any number of them."""
+    from mpi4py import MPI
+
+    largest = np.abs(Y).max(axis=0, initial=0.0)
+    comm.Allreduce(MPI.IN_PLACE, largest, op=MPI.MAX)
+    scale = scale_for(n * np.append(largest, float(np.vdot(largest, largest))))
+    words = np.zeros(2 * len(scale), np.int64)
+    for start in range(0, len(Y), chunk):
+        block = Y[start : start + chunk]
+        sums = np.append(np.abs(block).sum(axis=0), (block * block).sum(axis=0).sum())
+        words += to_two_words(sums, scale)
+    comm.Allreduce(MPI.IN_PLACE, words, op=MPI.SUM)
+    *absolute, YY = from_two_words(words, scale)
+    return np.array(absolute), float(YY)
