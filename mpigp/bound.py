@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpigp.whitening import NotPositiveDefinite, cholesky, solve
+from mpigp.whitening import NotPositiveDefinite, cholesky, inverse, solve
 
 Floats = NDArray[np.float64]
 
@@ -56,8 +56,7 @@ def bound(C: Floats, b: Floats, n: int, YY: float, KL: float, variance: float, b
     L_B = cholesky(np.eye(m) + s * C)
     c = solve(L_B, b)
     g = solve(L_B, c, transposed=True)
-    L_B_inverse = solve(L_B, np.eye(m))
-    P_inverse = L_B_inverse.T @ L_B_inverse
+    P_inverse = inverse(L_B)
     cc = float(np.vdot(c, c))
 
     value = (

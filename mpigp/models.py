@@ -8,6 +8,7 @@ and Σψ1Y and whitens the totals.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -49,25 +50,35 @@ class Summary(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """What the second round needs of the first: `matrix` and `psi1Y` (m, d) weigh the rows' statistics, `limit` bounds the sums."""
+    """What every rank needs of the bound's derivatives: the weights of its rows' statistics.
+
+    matrix : ∂F/∂K_mn = matrix A + psi1Y Yᵀ in regression (m, m); of ψ2's pairs in the GPLVM (m(m+1)/2,)
+    psi1Y : (m, d), ∂F/∂(Σψ1Y)
+    limit : a bound of Σ |∂F/∂ψ| ψ over all rows
+    """
 
     matrix: Floats
     psi1Y: Floats
     limit: float
 
 
+@lru_cache(maxsize=4)
+def _triangle(m: int) -> NDArray[np.intp]:
+    """Return the places of the lower triangle, by rows, in the flattened matrix (m, m)."""
+    return np.flatnonzero(np.tri(m, dtype=bool))
+
+
 def packed(matrix: Floats) -> Floats:
     """Return the lower triangle (m(m+1)/2,) of a symmetric matrix (m, m), by rows."""
-    return matrix[np.tril_indices(len(matrix))]
+    return matrix.ravel()[_triangle(len(matrix))]
 
 
 def unpacked(triangle: Floats, m: int) -> Floats:
     """Return the symmetric matrix (m, m) whose lower triangle is `triangle`."""
-    matrix = np.empty((m, m))
-    matrix[np.tril_indices(m)] = triangle
-    upper = np.triu_indices(m)
-    matrix[upper] = matrix.T[upper]
-    return matrix
+    matrix = np.zeros(m * m)
+    matrix[_triangle(m)] = triangle
+    matrix = matrix.reshape(m, m)
+    return matrix + np.tril(matrix, -1).T
 
 
 class Model(ABC):
@@ -78,11 +89,13 @@ class Model(ABC):
 
     def statistics_scale(self, rows: Rows, m: int) -> Floats:
         """Return the scales of the statistics' integers: Ψ2 (packed), Σψ1Y, KL. No ψ exceeds 1."""
-        return np.concatenate([
-            np.broadcast_to(scale_for(float(rows.n)), m * (m + 1) // 2),
-            np.tile(scale_for(rows.absolute_Y), m),
-            [1.0, FINE][: self.divergence_words],
-        ])
+        return np.concatenate(
+            [
+                np.broadcast_to(scale_for(float(rows.n)), m * (m + 1) // 2),
+                np.tile(scale_for(rows.absolute_Y), m),
+                [1.0, FINE][: self.divergence_words],
+            ]
+        )
 
     def gradient_scale(self, inducing: Inducing, weights: Weights) -> Floats:
         """Return the scales of the integers of the gradients of Z and alpha."""
@@ -90,7 +103,14 @@ class Model(ABC):
 
     @abstractmethod
     def add_statistics(
-        self, inducing: Inducing, rows: Rows, first: int, last: int, words: Words, scale: Floats, space: Floats
+        self,
+        inducing: Inducing,
+        rows: Rows,
+        first: int,
+        last: int,
+        words: Words,
+        scale: Floats,
+        space: Floats,
     ) -> int:
         """Add the statistics of chunks [first, last) to `words`; return how many sums did not fit."""
 
@@ -99,30 +119,46 @@ class Model(ABC):
         """Return what the bound takes, from the statistics of all rows."""
 
     @abstractmethod
-    def weights(self, inducing: Inducing, bound: Bound, rows: Rows) -> Weights:
-        """Return the weights of the second round."""
-
-    @abstractmethod
     def weight_shape(self, m: int) -> tuple[int, ...]:
         """Return the shape of the weights' matrix."""
 
-    @abstractmethod
-    def add_gradient(
-        self, inducing: Inducing, rows: Rows, first: int, last: int, weights: Weights, words: Words, scale: Floats, space: Floats
-    ) -> int:
-        """Add the gradients of Z and alpha through the rows of chunks [first, last); set those of mu and S."""
+    def backward(
+        self, inducing: Inducing, summary: Summary, bound: Bound, rows: Rows
+    ) -> tuple[Weights, Floats, Floats]:
+        """Return the weights of the second round, and the gradients of Z (m, q) and alpha (q,) through K_mm.
 
-    def gram_gradient(self, inducing: Inducing, summary: Summary, bound: Bound) -> tuple[Floats, Floats]:
-        """Return the gradients of Z and alpha through matrices of the inducing points alone.
-
-        C and b depend on K_mm through L; F does not change when L is turned by a rotation, hence
-        ∂F/∂K_mm = −½ L⁻ᵀ (2 ∂F/∂C C + ∂F/∂b bᵀ) L⁻¹, made symmetric.
+        ∂F/∂K_mn = N A + L⁻ᵀ ∂F/∂b Yᵀ with N = 2 L⁻ᵀ ∂F/∂C. K_mm enters through L alone, and F does not change when L is
+        turned by a rotation: ∂F/∂K_mm = −½ (N C + L⁻ᵀ ∂F/∂b bᵀ) L⁻¹, made symmetric.
         """
         L = inducing.whitening.L
-        inner = 2 * bound.by_C @ summary.C + bound.by_b @ summary.b.T
-        half = solve(L, solve(L, inner, transposed=True).T, transposed=True)
-        by_K = -0.25 * (half + half.T)
-        return rbf.gram_gradient(by_K * inducing.K, inducing.Z, inducing.alpha)
+        N = 2 * solve(L, bound.by_C, transposed=True)
+        psi1Y = solve(L, bound.by_b, transposed=True)
+        half = solve(L, (N @ summary.C + psi1Y @ summary.b.T).T, transposed=True)
+        gram = -0.25 * (half + half.T) * inducing.K
+        matrix, pair = self._pair_weights(inducing, summary, N)
+        if pair is not None:
+            gram += pair
+        limit = rows.n * float(np.abs(matrix).sum()) + float((np.abs(psi1Y) @ rows.absolute_Y).sum())
+        by_Z, by_alpha = native.gram_gradient(np.ascontiguousarray(gram), inducing.Z, inducing.alpha)
+        return Weights(np.ascontiguousarray(matrix), np.ascontiguousarray(psi1Y), limit), by_Z, by_alpha
+
+    @abstractmethod
+    def _pair_weights(self, inducing: Inducing, summary: Summary, N: Floats) -> tuple[Floats, Floats | None]:
+        """Return the weights' matrix, and what Ψ2's dependence on Z alone adds to ∂F/∂K ∘ K."""
+
+    @abstractmethod
+    def add_gradient(
+        self,
+        inducing: Inducing,
+        rows: Rows,
+        first: int,
+        last: int,
+        weights: Weights,
+        words: Words,
+        scale: Floats,
+        space: Floats,
+    ) -> int:
+        """Add the gradients of Z and alpha through the rows of chunks [first, last); set those of mu and S."""
 
 
 class Regression(Model):
@@ -132,7 +168,14 @@ class Regression(Model):
     divergence_words = 0
 
     def add_statistics(
-        self, inducing: Inducing, rows: Rows, first: int, last: int, words: Words, scale: Floats, space: Floats
+        self,
+        inducing: Inducing,
+        rows: Rows,
+        first: int,
+        last: int,
+        words: Words,
+        scale: Floats,
+        space: Floats,
     ) -> int:
         return native.regression_statistics(
             inducing.native, rows.native, first, last, inducing.whitening.L, words, scale, space
@@ -146,16 +189,22 @@ class Regression(Model):
     def weight_shape(self, m: int) -> tuple[int, ...]:
         return (m, m)
 
-    def weights(self, inducing: Inducing, bound: Bound, rows: Rows) -> Weights:
-        # ∂F/∂K_mn = L⁻ᵀ (2 ∂F/∂C A + ∂F/∂b Yᵀ). Applying L⁻ᵀ ∂F/∂C L⁻¹ to K instead would cancel digits.
-        L = inducing.whitening.L
-        N = np.ascontiguousarray(2 * solve(L, bound.by_C, transposed=True))
-        psi1Y = np.ascontiguousarray(solve(L, bound.by_b, transposed=True))
-        limit = rows.n * float(np.abs(N).sum()) + float((np.abs(psi1Y) @ rows.absolute_Y).sum())
-        return Weights(N, psi1Y, limit)
+    def _pair_weights(self, inducing: Inducing, summary: Summary, N: Floats) -> tuple[Floats, Floats | None]:
+        return (
+            N,
+            None,
+        )  # applied to A; N L⁻¹ applied to K would be one product less, and lose the digits again
 
     def add_gradient(
-        self, inducing: Inducing, rows: Rows, first: int, last: int, weights: Weights, words: Words, scale: Floats, space: Floats
+        self,
+        inducing: Inducing,
+        rows: Rows,
+        first: int,
+        last: int,
+        weights: Weights,
+        words: Words,
+        scale: Floats,
+        space: Floats,
     ) -> int:
         return native.regression_gradient(
             inducing.native, rows.native, first, last, inducing.whitening.L, weights.matrix, weights.psi1Y,
@@ -170,7 +219,14 @@ class GPLVM(Model):
     divergence_words = 2
 
     def add_statistics(
-        self, inducing: Inducing, rows: Rows, first: int, last: int, words: Words, scale: Floats, space: Floats
+        self,
+        inducing: Inducing,
+        rows: Rows,
+        first: int,
+        last: int,
+        words: Words,
+        scale: Floats,
+        space: Floats,
     ) -> int:
         return native.gplvm_statistics(inducing.native, rows.native, first, last, words, scale, space)
 
@@ -186,34 +242,29 @@ class GPLVM(Model):
     def weight_shape(self, m: int) -> tuple[int, ...]:
         return (m * (m + 1) // 2,)
 
-    def _by_psi2(self, inducing: Inducing, bound: Bound) -> Floats:
-        L = inducing.whitening.L
-        by_psi2 = solve(L, solve(L, bound.by_C, transposed=True).T, transposed=True)
-        return 0.5 * (by_psi2 + by_psi2.T)
-
-    def weights(self, inducing: Inducing, bound: Bound, rows: Rows) -> Weights:
-        matrix = self._by_psi2(inducing, bound) * np.sqrt(inducing.K)
-        psi1Y = np.ascontiguousarray(solve(inducing.whitening.L, bound.by_b, transposed=True))
-        limit = rows.n * float(np.abs(matrix).sum()) + float((np.abs(psi1Y) @ rows.absolute_Y).sum())
+    def _pair_weights(self, inducing: Inducing, summary: Summary, N: Floats) -> tuple[Floats, Floats | None]:
+        assert summary.psi2 is not None
+        half = solve(inducing.whitening.L, N.T, transposed=True)
+        by_psi2 = 0.25 * (half + half.T)
+        matrix = by_psi2 * np.sqrt(inducing.K)
         np.fill_diagonal(matrix, 0.5 * np.diag(matrix))  # the loops count each pair twice
-        return Weights(packed(matrix), psi1Y, limit)
+        return packed(matrix), 0.5 * by_psi2 * summary.psi2  # ψ2's factor of Z alone is k^½: half the derivative
 
     def add_gradient(
-        self, inducing: Inducing, rows: Rows, first: int, last: int, weights: Weights, words: Words, scale: Floats, space: Floats
+        self,
+        inducing: Inducing,
+        rows: Rows,
+        first: int,
+        last: int,
+        weights: Weights,
+        words: Words,
+        scale: Floats,
+        space: Floats,
     ) -> int:
         return native.gplvm_gradient(
             inducing.native, rows.native, first, last, weights.matrix, weights.psi1Y,
             rows.gradient_mu, rows.gradient_S, words, scale, FINE, space,
         )  # fmt: skip
-
-    def gram_gradient(self, inducing: Inducing, summary: Summary, bound: Bound) -> tuple[Floats, Floats]:
-        by_Z, by_alpha = super().gram_gradient(inducing, summary, bound)
-        assert summary.psi2 is not None
-        # ψ2's factor of Z alone is k^½: half the exponent, half the derivative.
-        pair_Z, pair_alpha = rbf.gram_gradient(
-            0.5 * self._by_psi2(inducing, bound) * summary.psi2, inducing.Z, inducing.alpha
-        )
-        return by_Z + pair_Z, by_alpha + pair_alpha
 
 
 MODELS: dict[str, Model] = {model.name: model for model in (Regression(), GPLVM())}

@@ -1,11 +1,11 @@
 """The two map-reduce rounds: one evaluation of the bound and its whole gradient over the ranks of a communicator.
 
-    round 1   Bcast      Z, variance, alpha, beta, jitter                    from rank 0
-              map        each rank: the statistics of its rows
-              Allreduce  one packed buffer of integers
-    round 2   rank 0:    F and its derivatives by the statistics  →  Bcast   one packed buffer
-              map        each rank contracts them with its rows: gradients of Z, alpha; its own of mu, S stay with it
-              Allreduce  one packed buffer of integers
+round 1   Bcast      Z, variance, alpha, beta, jitter                    from rank 0
+          map        each rank: the statistics of its rows
+          Allreduce  one packed buffer of integers
+round 2   rank 0:    F and its derivatives by the statistics  →  Bcast   one packed buffer
+          map        each rank contracts them with its rows: gradients of Z, alpha; its own of mu, S stay with it
+          Allreduce  one packed buffer of integers
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mpigp import native
 from mpigp.bound import Bound, bound
 from mpigp.exactsum import from_two_words
-from mpigp.models import Inducing, Model, Summary, Weights
+from mpigp.models import Inducing, Model, Weights
 from mpigp.parameters import Globals
 from mpigp.phases import Phases
 from mpigp.rows import Rows
@@ -44,6 +44,15 @@ class Evaluation(NamedTuple):
     bound: float
     gradient: Globals | None
     jitter: float
+
+
+class Master(NamedTuple):
+    """What rank 0 makes of the statistics: the bound, the weights of the second round, and the gradients through K_mm."""
+
+    bound: Bound
+    weights: Weights
+    by_Z: Floats
+    by_alpha: Floats
 
 
 class Evaluator:
@@ -72,20 +81,20 @@ class Evaluator:
                                            f"a jitter of {LARGEST_JITTER:g}") from None  # fmt: skip
 
     def _evaluate(self, parameters: Globals | None, jitter: float) -> Evaluation:
-        told = self._broadcast(None if parameters is None else np.append(parameters.pack(), jitter), self.m * self.q + self.q + 3)
+        told = self._broadcast(
+            None if parameters is None else np.append(parameters.pack(), jitter), self.m * self.q + self.q + 3
+        )
         parameters, jitter = Globals.unpack(told[:-1], self.m, self.q), float(told[-1])
         with self.phases("statistics"):
             inducing = Inducing(parameters.Z, parameters.alpha, jitter)  # fails on all ranks, or on none
             words = self._sum_statistics(inducing)
         self._allreduce(words)
 
-        result: tuple[Summary, Bound] | None = None
-        weights: Weights | None = None
+        master: Master | None = None
         if self.comm.rank == 0:
             with self.phases("bound"):
-                result = self._bound(inducing, words, parameters)
-                weights = None if result is None else self.model.weights(inducing, result[1], self.rows)
-        value, weights = self._broadcast_weights(None if result is None else result[1].value, weights)
+                master = self._bound(inducing, words, parameters)
+        value, weights = self._broadcast_weights(master)
 
         with self.phases("gradients"):
             scale = self.model.gradient_scale(inducing, weights)
@@ -94,9 +103,9 @@ class Evaluator:
         if words[-1]:
             raise EvaluationFailed("the gradient has no value here: rows lie too far from the inducing points")
         gradient = None
-        if result is not None:
+        if master is not None:
             with self.phases("bound"):
-                gradient = self._gradient(inducing, *result, from_two_words(words[:-1], scale))
+                gradient = self._gradient(inducing, master, from_two_words(words[:-1], scale))
         return Evaluation(value, gradient, jitter)
 
     def _sum_statistics(self, inducing: Inducing) -> Words:
@@ -111,35 +120,42 @@ class Evaluator:
 
         return self.workers.sum(work, self.rows.chunks, 2 * len(scale))
 
-    def _bound(self, inducing: Inducing, words: Words, parameters: Globals) -> tuple[Summary, Bound] | None:
-        """Return the bound and what it was computed from; None where it has no value at this jitter."""
+    def _bound(self, inducing: Inducing, words: Words, parameters: Globals) -> Master | None:
+        """Return the master's part of an evaluation; None where the bound has no value at this jitter."""
         if words[-1]:
             return None
         summary = self.model.summary(inducing, words[:-1], self.statistics_scale, self.d)
         try:
-            return summary, bound(
-                summary.C, summary.b, self.rows.n, self.rows.YY, summary.KL, parameters.variance, parameters.beta
+            F = bound(
+                summary.C,
+                summary.b,
+                self.rows.n,
+                self.rows.YY,
+                summary.KL,
+                parameters.variance,
+                parameters.beta,
             )
         except NotPositiveDefinite:
             return None
+        return Master(F, *self.model.backward(inducing, summary, F, self.rows))
 
-    def _gradient(self, inducing: Inducing, summary: Summary, bound: Bound, sums: Floats) -> Globals:
-        by_Z, by_alpha = self.model.gram_gradient(inducing, summary, bound)
-        from_rows_Z, from_rows_alpha = np.split(sums, [self.m * self.q])
-        ordered = np.empty_like(by_Z)
-        ordered[inducing.whitening.order] = by_Z + from_rows_Z.reshape(by_Z.shape)
-        return Globals(ordered, bound.by_variance, by_alpha + from_rows_alpha, bound.by_beta)
+    def _gradient(self, inducing: Inducing, master: Master, sums: Floats) -> Globals:
+        by_Z = np.empty_like(master.by_Z)
+        by_Z[inducing.whitening.order] = master.by_Z + sums[: self.m * self.q].reshape(by_Z.shape)
+        by_alpha = master.by_alpha + sums[self.m * self.q :]
+        return Globals(by_Z, master.bound.by_variance, by_alpha, master.bound.by_beta)
 
-    def _broadcast_weights(self, value: float | None, weights: Weights | None) -> tuple[float, Weights]:
+    def _broadcast_weights(self, master: Master | None) -> tuple[float, Weights]:
         """Tell every rank F and the weights; a bound without a value is everybody's failure."""
         shape = self.model.weight_shape(self.m)
         size = int(np.prod(shape))
         buffer = None
         if self.comm.rank == 0:
-            if value is None or weights is None:
+            if master is None:
                 buffer = np.full(size + self.m * self.d + 2, np.nan)
             else:
-                buffer = np.concatenate([weights.matrix.ravel(), weights.psi1Y.ravel(), [weights.limit, value]])
+                w = master.weights
+                buffer = np.concatenate([w.matrix.ravel(), w.psi1Y.ravel(), [w.limit, master.bound.value]])
         told = self._broadcast(buffer, size + self.m * self.d + 2)
         if np.isnan(told[-1]):
             raise NotPositiveDefinite

@@ -43,6 +43,12 @@ def cholesky(A: Floats) -> Floats:
     return factor
 
 
+def inverse(L: Floats) -> Floats:
+    """Return (L Lᵀ)⁻¹ (m, m), exactly symmetric."""
+    lower = lapack.dpotri(L, lower=1)[0]
+    return np.tril(lower) + np.tril(lower, -1).T
+
+
 def solve(L: Floats, B: Floats, transposed: bool = False) -> Floats:
     """Return L⁻¹ B, or L⁻ᵀ B; L (m, m) is lower triangular."""
     if L.flags.f_contiguous:

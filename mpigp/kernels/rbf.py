@@ -13,36 +13,15 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
 Floats = NDArray[np.float64]
 
 
-def differences(Z: Floats, dimension: int) -> Floats:
-    """Return Z_mq − Z_m'q (m, m) for one dimension q."""
-    z = Z[:, dimension]
-    return z[:, None] - z
-
-
 def gram(Z: Floats, alpha: Floats) -> Floats:
     """Return K_mm (m, m)."""
-    exponent = np.zeros((len(Z), len(Z)))
-    for q, weight in enumerate(alpha):
-        exponent -= 0.5 * weight * differences(Z, q) ** 2
-    return np.exp(exponent)
-
-
-def gram_gradient(G: Floats, Z: Floats, alpha: Floats) -> tuple[Floats, Floats]:
-    """Return the gradients of Z (m, q) and alpha (q,), given G = ∂F/∂K ∘ K (m, m), symmetric (tutorial, App. B).
-
-    ∂F/∂Z_mq = −2 α_q Σ_m' G_mm' (Z_mq − Z_m'q)          ∂F/∂α_q = −½ Σ_mm' G_mm' (Z_mq − Z_m'q)²
-    """
-    by_Z, by_alpha = np.empty_like(Z), np.empty_like(alpha)
-    for q, weight in enumerate(alpha):
-        difference = differences(Z, q)
-        weighted = G * difference
-        by_Z[:, q] = -2 * weight * weighted.sum(axis=1)
-        by_alpha[q] = -0.5 * float(np.vdot(weighted, difference))
-    return by_Z, by_alpha
+    scaled = Z * np.sqrt(alpha)
+    return np.exp(-0.5 * cdist(scaled, scaled, "sqeuclidean"))
 
 
 def gradient_limits(weight: float, Z: Floats, alpha: Floats) -> Floats:
@@ -52,7 +31,6 @@ def gradient_limits(weight: float, Z: Floats, alpha: Floats) -> Floats:
     nor than 4/α ψ_max with α. As α → 0 the second is no limit; rows up to 2²⁰ times as far as the inducing points are
     allowed for, and sums that do not fit are noticed.
     """
-    q = len(alpha)
     spread = np.ptp(Z, axis=0) + 1e-100
     floor = np.maximum(alpha, 2.0**-40 / spread**2)
-    return 4 * weight * np.concatenate([np.broadcast_to(np.sqrt(alpha), (len(Z), q)).ravel(), 1 / floor])
+    return 4 * weight * np.append(np.tile(np.sqrt(alpha), len(Z)), 1 / floor)

@@ -1,6 +1,8 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False, embedsignature=True
 """The compiled loops of the RBF kernel, for NumPy arrays. Shapes are the caller's business: mpigp.kernels.rbf is the caller."""
 
+import numpy as np
+
 from libc.stdint cimport int64_t
 from scipy.linalg.cython_blas cimport dgemm, dsyrk, dtrsm
 
@@ -33,7 +35,7 @@ cdef extern from "rbf.h":
                                     double *) noexcept nogil
         int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *,
                                   double *, double *, sums_t, const blas_t *, double *) noexcept nogil
-        void (*exponential)(double *, int64_t, int64_t) noexcept nogil
+        void (*exponential)(const double *, double *, int64_t, int64_t) noexcept nogil
         const char *name
     const rbf_functions *rbf_dispatch()
     int64_t rbf_workspace(int64_t, int64_t, int64_t, int64_t)
@@ -135,7 +137,29 @@ def gplvm_gradient(Kernel kernel, Rows rows, int64_t first, int64_t last, const 
     return misfits
 
 
-def exponential(double[::1] x, int64_t repeat=1):
-    """Replace x by its exponential, `repeat` times over, by the exponential of the loops."""
+def gram_gradient(const double[:, ::1] G, const double[:, ::1] Z, const double[::1] alpha):
+    """Return the gradients of Z (m, q) and alpha (q,) through K_mm, given G = ∂F/∂K ∘ K (m, m), symmetric.
+
+    ∂F/∂Z_mq = −2 α_q Σ_m' G_mm' (Z_mq − Z_m'q)          ∂F/∂α_q = −½ Σ_mm' G_mm' (Z_mq − Z_m'q)²
+    """
+    cdef int64_t m = Z.shape[0], q = Z.shape[1], i, j, k
+    by_Z, by_alpha = np.zeros((m, q)), np.zeros(q)
+    cdef double[:, ::1] dZ = by_Z
+    cdef double[::1] da = by_alpha
+    cdef double u, g
+    for i in range(m):
+        for j in range(m):
+            for k in range(q):
+                u = Z[i, k] - Z[j, k]
+                g = G[i, j] * u
+                dZ[i, k] -= 2 * alpha[k] * g
+                da[k] -= 0.5 * g * u
+    return by_Z, by_alpha
+
+
+def exponential(const double[::1] x, double[::1] out, int64_t repeat=1):
+    """Put the exponential of x into out by the exponential of the loops, `repeat` times over (to measure it)."""
+    if out.shape[0] != x.shape[0]:
+        raise ValueError("x and out differ in length")
     with nogil:
-        functions.exponential(&x[0], x.shape[0], repeat)
+        functions.exponential(&x[0], &out[0], x.shape[0], repeat)

