@@ -178,7 +178,7 @@ class Regression(Model):
         space: Floats,
     ) -> int:
         return native.regression_statistics(
-            inducing.native, rows.native, first, last, inducing.whitening.L, words, scale, space
+            inducing.native, rows.native, first, last, inducing.whitening.inverse, words, scale, space
         )
 
     def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
@@ -207,7 +207,7 @@ class Regression(Model):
         space: Floats,
     ) -> int:
         return native.regression_gradient(
-            inducing.native, rows.native, first, last, inducing.whitening.L, weights.matrix, weights.psi1Y,
+            inducing.native, rows.native, first, last, inducing.whitening.inverse, weights.matrix, weights.psi1Y,
             words, scale, FINE, space,
         )  # fmt: skip
 

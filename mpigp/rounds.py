@@ -64,7 +64,7 @@ class Evaluator:
         self.threads = threads
         self.phases = Phases()
         self.statistics_scale = model.statistics_scale(rows, m)
-        self.workers = Workers(threads, native.workspace(m, q, self.d, rows.chunk))
+        self.workers = Workers(threads, native.workspace(m, q, self.d))
 
     def __call__(self, parameters: Globals | None, jitter: float) -> Evaluation:
         """Evaluate at rank 0's `parameters` (the others' are not looked at) and the mu and S in `rows`.

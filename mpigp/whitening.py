@@ -16,7 +16,8 @@ class NotPositiveDefinite(Exception):
 
 
 class Whitening(NamedTuple):
-    """L Lᵀ = (K_mm + jitter I)[order][:, order] for the kernel of unit variance; L (m, m) is lower triangular, row-major.
+    """L Lᵀ = (K_mm + jitter I)[order][:, order] for the kernel of unit variance; L and its inverse are
+    (m, m), lower triangular, row-major.
 
     The order is that of complete pivoting: each point is the one with the largest variance given those before it. The late
     columns of L⁻¹, which are large (up to jitter^-½), then meet late entries of A = L⁻¹ K_mn, which are small, and nothing
@@ -24,6 +25,7 @@ class Whitening(NamedTuple):
     """
 
     L: Floats
+    inverse: Floats
     order: NDArray[np.intp]
 
 
@@ -32,7 +34,8 @@ def whiten(K: Floats, jitter: float) -> Whitening:
     factor, pivots, rank, _ = lapack.dpstrf(K + jitter * np.eye(len(K)), tol=0.0, lower=0)
     if rank < len(K) or not np.isfinite(factor[-1, -1]):
         raise NotPositiveDefinite
-    return Whitening(np.ascontiguousarray(np.triu(factor).T), pivots.astype(np.intp) - 1)
+    L = np.ascontiguousarray(np.triu(factor).T)
+    return Whitening(L, np.ascontiguousarray(lapack.dtrtri(L, lower=1)[0]), pivots.astype(np.intp) - 1)
 
 
 def cholesky(A: Floats) -> Floats:

@@ -4,14 +4,9 @@
 import numpy as np
 
 from libc.stdint cimport int64_t
-from scipy.linalg.cython_blas cimport dgemm, dsyrk, dtrsm
 
 
 cdef extern from "rbf.h":
-    ctypedef struct blas_t:
-        void *gemm
-        void *syrk
-        void *trsm
     ctypedef struct rows_t:
         int64_t n, d, chunk
         const double *mu
@@ -28,27 +23,26 @@ cdef extern from "rbf.h":
         double fine
     ctypedef struct rbf_functions:
         int64_t (*regression_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, sums_t,
-                                         const blas_t *, double *) noexcept nogil
+                                         double *) noexcept nogil
         int64_t (*regression_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *,
-                                       const double *, sums_t, const blas_t *, double *) noexcept nogil
-        int64_t (*gplvm_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, sums_t, const blas_t *,
+                                       const double *, sums_t, double *) noexcept nogil
+        int64_t (*gplvm_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, sums_t,
                                     double *) noexcept nogil
         int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *,
-                                  double *, double *, sums_t, const blas_t *, double *) noexcept nogil
+                                  double *, double *, sums_t, double *) noexcept nogil
         void (*exponential)(const double *, double *, int64_t, int64_t) noexcept nogil
         const char *name
     const rbf_functions *rbf_dispatch()
-    int64_t rbf_workspace(int64_t, int64_t, int64_t, int64_t)
+    int64_t rbf_workspace(int64_t, int64_t, int64_t)
 
 cdef const rbf_functions *functions = rbf_dispatch()
-cdef blas_t blas = blas_t(<void *>dgemm, <void *>dsyrk, <void *>dtrsm)
 
 instruction_set = functions.name.decode()
 
 
-def workspace(int64_t m, int64_t q, int64_t d, int64_t chunk):
+def workspace(int64_t m, int64_t q, int64_t d):
     """Doubles of workspace that one thread needs."""
-    return rbf_workspace(m, q, d, chunk)
+    return rbf_workspace(m, q, d)
 
 
 cdef inline const double *at(const double[::1] array) noexcept:
@@ -93,25 +87,30 @@ cdef sums_t sums(int64_t[::1] words, const double[::1] scale, double fine) noexc
     return s
 
 
-def regression_statistics(Kernel kernel, Rows rows, int64_t first, int64_t last, const double[:, ::1] L,
+def regression_statistics(Kernel kernel, Rows rows, int64_t first, int64_t last, const double[:, ::1] inverse,
                           int64_t[::1] words, const double[::1] scale, double[::1] space):
     """Add AAᵀ (packed lower triangle) and AY of these chunks, A = L⁻¹K; returns the number of sums that did not fit."""
     cdef sums_t out = sums(words, scale, 0)
     cdef int64_t misfits
     with nogil:
-        misfits = functions.regression_statistics(&kernel.k, &rows.r, first, last, &L[0, 0], out, &blas, &space[0])
+        misfits = functions.regression_statistics(&kernel.k, &rows.r, first, last, &inverse[0, 0], out, &space[0])
     return misfits
 
 
-def regression_gradient(Kernel kernel, Rows rows, int64_t first, int64_t last, const double[:, ::1] L,
-                        const double[:, ::1] N, const double[:, ::1] weight_psi1Y, int64_t[::1] words,
-                        const double[::1] scale, double fine, double[::1] space):
-    """Add the gradients of Z (m, q) and alpha (q,) through dF/dK = N A + weight_psi1Y Yᵀ."""
+def regression_gradient(Kernel kernel, Rows rows, int64_t first, int64_t last, inverse, const double[:, ::1] weight,
+                        const double[:, ::1] weight_psi1Y, int64_t[::1] words, const double[::1] scale, double fine,
+                        double[::1] space):
+    """Add the gradients of Z (m, q) and alpha (q,) through dF/dK = weight A + weight_psi1Y Yᵀ; A is K without `inverse`."""
     cdef sums_t out = sums(words, scale, fine)
+    cdef const double[:, ::1] factor
+    cdef const double *L_inverse = NULL
     cdef int64_t misfits
+    if inverse is not None:
+        factor = inverse
+        L_inverse = &factor[0, 0]
     with nogil:
-        misfits = functions.regression_gradient(&kernel.k, &rows.r, first, last, &L[0, 0], &N[0, 0],
-                                                &weight_psi1Y[0, 0], out, &blas, &space[0])
+        misfits = functions.regression_gradient(&kernel.k, &rows.r, first, last, L_inverse, &weight[0, 0],
+                                                &weight_psi1Y[0, 0], out, &space[0])
     return misfits
 
 
@@ -121,7 +120,7 @@ def gplvm_statistics(Kernel kernel, Rows rows, int64_t first, int64_t last, int6
     cdef sums_t out = sums(words, scale, 0)
     cdef int64_t misfits
     with nogil:
-        misfits = functions.gplvm_statistics(&kernel.k, &rows.r, first, last, out, &blas, &space[0])
+        misfits = functions.gplvm_statistics(&kernel.k, &rows.r, first, last, out, &space[0])
     return misfits
 
 
@@ -133,7 +132,7 @@ def gplvm_gradient(Kernel kernel, Rows rows, int64_t first, int64_t last, const 
     cdef int64_t misfits
     with nogil:
         misfits = functions.gplvm_gradient(&kernel.k, &rows.r, first, last, &weight_psi2[0], &weight_psi1Y[0, 0],
-                                           &grad_mu[0, 0], &grad_S[0, 0], out, &blas, &space[0])
+                                           &grad_mu[0, 0], &grad_S[0, 0], out, &space[0])
     return misfits
 
 

@@ -1,19 +1,28 @@
-/* One library for all CPUs: the choice among the builds of rbf.c. */
+/* One library for all CPUs: the choice among the builds of the loops, and the memory they need. */
 #include "rbf.h"
+
+#define TABLE(isa)                                                                                                   \
+    {                                                                                                                \
+        #isa, regression_statistics_##isa, regression_gradient_##isa, gplvm_statistics_##isa, gplvm_gradient_##isa, \
+            exponential_##isa,                                                                                       \
+    }
 
 const rbf_functions *rbf_dispatch(void)
 {
+    static const rbf_functions baseline = TABLE(baseline);
 #ifdef MPIGP_X86
+    static const rbf_functions avx2 = TABLE(avx2), avx512 = TABLE(avx512);
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) return &rbf_avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &rbf_avx2;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) return &avx512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &avx2;
 #endif
-    return &rbf_baseline;
+    return &baseline;
 }
 
-int64_t rbf_workspace(int64_t m, int64_t q, int64_t d, int64_t chunk)
+int64_t rbf_workspace(int64_t m, int64_t q, int64_t d)
 {
-    const int64_t rows = (chunk + 63) / 64 * 64 + 64; /* a chunk, padded in any build */
-    const int64_t arrays = 40;                        /* more than any function takes, each rounded up to 64 bytes */
-    return rows * (3 * m + 12 * q + d + 8) + m * (m + 2 * d + 8 * q + m) + 4 * q + 8 * arrays;
+    const int64_t rows = 64;            /* a block */
+    const int64_t places = m + 2 * 8;   /* a row of m numbers, padded in any build */
+    const int64_t arrays = 40;          /* more than any function takes, each rounded up to 64 bytes */
+    return rows * (4 * places + 12 * q + d + 8) + places * (2 * m + 2 * d + 8 * q) + 16 * q + 8 * arrays;
 }

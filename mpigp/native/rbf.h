@@ -5,13 +5,6 @@
 
 #include <stdint.h>
 
-/* The Fortran BLAS that SciPy carries. */
-typedef struct {
-    void (*gemm)(char *, char *, int *, int *, int *, double *, double *, int *, double *, int *, double *, double *, int *);
-    void (*syrk)(char *, char *, int *, int *, double *, double *, int *, double *, double *, int *);
-    void (*trsm)(char *, char *, char *, char *, int *, int *, double *, double *, int *, double *, int *);
-} blas_t;
-
 /* The rows of one rank, row-major, and the chunks of `chunk` rows into which they are cut. */
 typedef struct {
     int64_t n, d, chunk;
@@ -34,28 +27,43 @@ typedef struct {
     double fine;         /* a power of two; 0 for sums of one word */
 } sums_t;
 
-/* Every function works on chunks [first, last) and returns the number of chunk sums that do not fit their integers. */
+/* Each function is compiled once per instruction set, under a name of its own, and works on chunks [first, last); it returns
+ * the number of chunk sums that do not fit their integers. `inverse` is L^-1 (m, m), lower triangular: A = L^-1 K. */
+#define DECLARE(isa)                                                                                                          \
+    int64_t regression_statistics_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, const double *inverse,    \
+                                        sums_t, double *workspace);                                                           \
+    int64_t regression_gradient_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, const double *inverse,      \
+                                      const double *weight, const double *weight_psi1Y, sums_t, double *workspace);           \
+    int64_t gplvm_statistics_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, sums_t, double *workspace);    \
+    int64_t gplvm_gradient_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, const double *weight_psi2,       \
+                                 const double *weight_psi1Y, double *grad_mu, double *grad_S, sums_t, double *workspace);     \
+    void exponential_##isa(const double *, double *out, int64_t n, int64_t repeat);
+
+DECLARE(baseline)
+DECLARE(avx2)
+DECLARE(avx512)
+
+#ifdef ISA_NAME
+#define JOIN2(a, b) a##_##b
+#define JOIN(a, b) JOIN2(a, b)
+#define ISA(function) JOIN(function, ISA_NAME)
+#endif
+
 typedef struct {
-    int64_t (*regression_statistics)(const rbf_t *, const rows_t *, int64_t first, int64_t last, const double *L,
-                                     sums_t out, const blas_t *, double *workspace);
-    int64_t (*regression_gradient)(const rbf_t *, const rows_t *, int64_t first, int64_t last, const double *L,
-                                   const double *N, const double *weight_psi1Y, sums_t out, const blas_t *,
-                                   double *workspace);
-    int64_t (*gplvm_statistics)(const rbf_t *, const rows_t *, int64_t first, int64_t last, sums_t out, const blas_t *,
-                                double *workspace);
-    int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t first, int64_t last, const double *weight_psi2,
-                              const double *weight_psi1Y, double *grad_mu, double *grad_S, sums_t out, const blas_t *,
-                              double *workspace);
-    void (*exponential)(const double *, double *out, int64_t n, int64_t repeat);
     const char *name;
+    int64_t (*regression_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, sums_t, double *);
+    int64_t (*regression_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *,
+                                   const double *, sums_t, double *);
+    int64_t (*gplvm_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, sums_t, double *);
+    int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *, double *,
+                              double *, sums_t, double *);
+    void (*exponential)(const double *, double *, int64_t, int64_t);
 } rbf_functions;
 
-extern const rbf_functions rbf_baseline, rbf_avx2, rbf_avx512;
-
-/* The fastest of them that this CPU runs. */
+/* The fastest build that this CPU runs. */
 const rbf_functions *rbf_dispatch(void);
 
 /* Doubles of workspace that one thread needs. */
-int64_t rbf_workspace(int64_t m, int64_t q, int64_t d, int64_t chunk);
+int64_t rbf_workspace(int64_t m, int64_t q, int64_t d);
 
 #endif

@@ -1,51 +1,15 @@
-/* The hot loops of the RBF kernel. Compiled once for each instruction set, with ISA the name of the build.
+/* The loops of the Bayesian GPLVM. Compiled once for each instruction set.
  *
  * Lanes are rows of data: an array over a block of rows is stored as [index][row], the row running fastest, and the block is
  * padded to a whole number of vectors with rows whose exponentials are 2^-1020. Exponents are kept in powers of two. */
-#include "rbf.h"
-#include "simd.h"
-
-#include <math.h>
-#include <stddef.h>
-
-#define JOIN2(a, b) a##b
-#define JOIN(a, b) JOIN2(a, b)
+#include "products.h"
 
 #define LOG2E 1.4426950408889634
 #define STEP (2 * LANES) /* rows that a tile takes at a time */
-#define BLOCK 64         /* rows of a psi2 block: its arrays stay in the first-level cache */
+#define BLOCK 64         /* rows that are worked on together: their arrays stay in the first-level cache */
 #define FAR (-1e300)     /* the exponent of padding rows */
 
 INLINE int64_t padded(int64_t rows) { return (rows + STEP - 1) / STEP * STEP; }
-
-/* ---- workspace ---------------------------------------------------------------------------------------------------- */
-
-static double *take(double **free_space, int64_t count)
-{
-    double *p = *free_space;
-    *free_space += (count + 7) / 8 * 8;
-    return p;
-}
-
-static double *aligned(double *p) { return (double *)(((uintptr_t)p + 63) / 64 * 64); }
-
-/* ---- sums to integers --------------------------------------------------------------------------------------------- */
-
-static int64_t add_to_words(sums_t out, int64_t offset, const double *values, int64_t count)
-{
-    int64_t misfits = 0;
-    for (int64_t k = 0; k < count; k++) {
-        double scale = out.scale[offset + k], x = values[k] * scale;
-        if (!(fabs(x) < 0x1p62)) { misfits++; continue; }
-        double whole = nearbyint(x);
-        if (out.fine) {
-            out.words[2 * (offset + k)] += (int64_t)whole;
-            out.words[2 * (offset + k) + 1] += (int64_t)nearbyint((x - whole) * out.fine);
-        } else
-            out.words[offset + k] += (int64_t)whole;
-    }
-    return misfits;
-}
 
 /* ---- what a block of rows needs, transposed to lanes --------------------------------------------------------------- */
 
@@ -72,19 +36,18 @@ INLINE vec product_log2(product_t p)
     return result;
 }
 
-/* factor[q][row] = alpha_q / (times alpha_q S + 1) and base[row] = log2 of prod_q (times alpha_q S + 1)^(-1/2);
- * S = 0 where ST is NULL. */
+/* factor[q][row] = alpha_q / (times alpha_q S + 1) and base[row] = log2 of prod_q (times alpha_q S + 1)^(-1/2). */
 static void precision(const rbf_t *k, const double *ST, int64_t rows, int64_t ld, double times, double *factor,
                       double *base)
 {
     for (int64_t i = 0; i < ld; i += LANES) {
         product_t D = ONES;
         for (int64_t q = 0; q < k->q; q++) {
-            vec Dq = ST ? times * k->alpha[q] * load(ST + q * ld + i) + 1.0 : splat(1.0);
+            vec Dq = times * k->alpha[q] * load(ST + q * ld + i) + 1.0;
             store(factor + q * ld + i, k->alpha[q] / Dq);
-            if (ST) multiply(&D, Dq);
+            multiply(&D, Dq);
         }
-        store(base + i, ST ? -0.5 * product_log2(D) : splat(0.0));
+        store(base + i, -0.5 * product_log2(D));
     }
     for (int64_t i = rows; i < ld; i++) base[i] = FAR;
 }
@@ -100,7 +63,7 @@ static void transpose(const double *in, const double *centre, double padding, in
     }
 }
 
-/* ---- psi1: the kernel itself in regression ------------------------------------------------------------------------- */
+/* ---- psi1 ------------------------------------------------------------------------- */
 
 /* psi1[m][row] = 2^(base - log2(e)/2 sum_q a_q (mu_q - Z_mq)^2), for NM rows of Z. */
 INLINE void psi1_tile(const int NM, const rbf_t *k, int64_t m, const double *muT, const double *a, const double *base,
@@ -137,11 +100,10 @@ static void psi1_block(const rbf_t *k, const double *muT, const double *a, const
     for (; m < k->m; m++) psi1_tile(1, k, m, muT, a, base, ld, psi1);
 }
 
-/* With g = dF/dpsi1 * psi1 and u = mu - Z:  grad_Z[m][q] += sum_rows a g u,  first[q][row] += sum_m g u (where wanted),
- * second[q][row] += sum_m g u^2. */
-INLINE void psi1_gradient_tile(const int NM, const int FIRST, const rbf_t *k, int64_t m, const double *g,
-                               const double *muT, const double *a, int64_t ld, double *first, double *second,
-                               double *grad_Z)
+/* With g = dF/dpsi1 * psi1 and u = mu - Z, for NM rows of Z:  grad_Z[m][q] += sum_rows a g u,
+ * first[q][row] += sum_m g u,  second[q][row] += sum_m g u^2. */
+INLINE void psi1_gradient_tile(const int NM, const rbf_t *k, int64_t m, const double *g, const double *muT, const double *a,
+                               int64_t ld, double *first, double *second, double *grad_Z)
 {
     for (int64_t q = 0; q < k->q; q++) {
         vec z[4], sum[4];
@@ -151,14 +113,14 @@ INLINE void psi1_gradient_tile(const int NM, const int FIRST, const rbf_t *k, in
         }
         for (int64_t i = 0; i < ld; i += LANES) {
             vec x = load(muT + q * ld + i), w = load(a + q * ld + i);
-            vec one = FIRST ? load(first + q * ld + i) : (vec){0}, two = load(second + q * ld + i);
+            vec one = load(first + q * ld + i), two = load(second + q * ld + i);
             for (int j = 0; j < NM; j++) {
                 vec u = x - z[j], gu = load(g + (m + j) * ld + i) * u;
                 one += gu;
                 two += gu * u;
                 sum[j] += w * gu;
             }
-            if (FIRST) store(first + q * ld + i, one);
+            store(first + q * ld + i, one);
             store(second + q * ld + i, two);
         }
         for (int j = 0; j < NM; j++) grad_Z[(m + j) * k->q + q] += lane_sum(sum[j]);
@@ -169,91 +131,11 @@ static void psi1_gradient_block(const rbf_t *k, const double *g, const double *m
                                 double *first, double *second, double *grad_Z)
 {
     int64_t m = 0;
-    if (first) {
-        for (; m + 4 <= k->m; m += 4) psi1_gradient_tile(4, 1, k, m, g, muT, a, ld, first, second, grad_Z);
-        for (; m < k->m; m++) psi1_gradient_tile(1, 1, k, m, g, muT, a, ld, first, second, grad_Z);
-    } else {
-        for (; m + 4 <= k->m; m += 4) psi1_gradient_tile(4, 0, k, m, g, muT, a, ld, first, second, grad_Z);
-        for (; m < k->m; m++) psi1_gradient_tile(1, 0, k, m, g, muT, a, ld, first, second, grad_Z);
-    }
+    for (; m + 4 <= k->m; m += 4) psi1_gradient_tile(4, k, m, g, muT, a, ld, first, second, grad_Z);
+    for (; m < k->m; m++) psi1_gradient_tile(1, k, m, g, muT, a, ld, first, second, grad_Z);
 }
 
-/* ---- regression ---------------------------------------------------------------------------------------------------- */
-
-/* The kernel block K[m][row] of a chunk and A = L^-1 K. */
-static void whitened_block(const rbf_t *k, const double *L, const double *muT, const double *a, const double *base,
-                           int64_t ld, double *K, double *A, const blas_t *blas)
-{
-    int rows = (int)ld, m = (int)k->m;
-    double one = 1;
-    psi1_block(k, muT, a, base, ld, K);
-    memcpy(A, K, (size_t)(ld * k->m) * sizeof(double));
-    /* Column-major, A is (rows, m) and L its row-major transpose: A := A L^-T. */
-    blas->trsm("R", "U", "N", "N", &rows, &m, &one, (double *)L, &m, A, &rows);
-}
-
-static int64_t regression_statistics(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *L,
-                                     sums_t out, const blas_t *blas, double *space)
-{
-    int64_t misfits = 0, chunk = padded(rows->chunk), pairs = k->m * (k->m + 1) / 2;
-    space = aligned(space);
-    double *muT = take(&space, k->q * chunk), *a = take(&space, k->q * chunk), *base = take(&space, chunk);
-    double *YT = take(&space, rows->d * chunk), *K = take(&space, k->m * chunk), *A = take(&space, k->m * chunk);
-    double *C = take(&space, k->m * k->m), *B = take(&space, k->m * rows->d), *packed = take(&space, pairs);
-    for (int64_t c = first; c < last; c++) {
-        int64_t start = c * rows->chunk, count = rows->n - start < rows->chunk ? rows->n - start : rows->chunk;
-        int64_t ld = padded(count);
-        int m = (int)k->m, d = (int)rows->d, r = (int)ld;
-        double one = 1, zero = 0;
-        transpose(rows->mu + start * k->q, k->centre, 0, count, k->q, ld, muT);
-        transpose(rows->Y + start * rows->d, NULL, 0, count, rows->d, ld, YT);
-        precision(k, NULL, count, ld, 0, a, base);
-        whitened_block(k, L, muT, a, base, ld, K, A, blas);
-        blas->syrk("U", "T", &m, &r, &one, A, &r, &zero, C, &m); /* row-major: the lower triangle */
-        blas->gemm("T", "N", &d, &m, &r, &one, YT, &r, A, &r, &zero, B, &d);
-        for (int64_t i = 0; i < k->m; i++) memcpy(packed + i * (i + 1) / 2, C + i * k->m, (size_t)(i + 1) * 8);
-        misfits += add_to_words(out, 0, packed, pairs);
-        misfits += add_to_words(out, pairs, B, k->m * rows->d);
-    }
-    return misfits;
-}
-
-static int64_t regression_gradient(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *L,
-                                   const double *N, const double *weight_psi1Y, sums_t out, const blas_t *blas,
-                                   double *space)
-{
-    int64_t misfits = 0, chunk = padded(rows->chunk), nZ = k->m * k->q;
-    space = aligned(space);
-    double *muT = take(&space, k->q * chunk), *a = take(&space, k->q * chunk), *base = take(&space, chunk);
-    double *YT = take(&space, rows->d * chunk), *K = take(&space, k->m * chunk), *A = take(&space, k->m * chunk);
-    double *G = take(&space, k->m * chunk), *second = take(&space, k->q * chunk), *grad = take(&space, nZ + k->q);
-    for (int64_t c = first; c < last; c++) {
-        int64_t start = c * rows->chunk, count = rows->n - start < rows->chunk ? rows->n - start : rows->chunk;
-        int64_t ld = padded(count);
-        int m = (int)k->m, d = (int)rows->d, r = (int)ld;
-        double one = 1, zero = 0;
-        transpose(rows->mu + start * k->q, k->centre, 0, count, k->q, ld, muT);
-        transpose(rows->Y + start * rows->d, NULL, 0, count, rows->d, ld, YT);
-        precision(k, NULL, count, ld, 0, a, base);
-        whitened_block(k, L, muT, a, base, ld, K, A, blas);
-        /* G = N A + weight_psi1Y Y^T, then times K. */
-        blas->gemm("N", "N", &r, &m, &m, &one, A, &r, (double *)N, &m, &zero, G, &r);
-        blas->gemm("N", "N", &r, &m, &d, &one, YT, &r, (double *)weight_psi1Y, &d, &one, G, &r);
-        for (int64_t j = 0; j < k->m * ld; j += LANES) store(G + j, load(G + j) * load(K + j));
-        memset(grad, 0, (size_t)(nZ + k->q) * 8);
-        memset(second, 0, (size_t)(k->q * ld) * 8);
-        psi1_gradient_block(k, G, muT, a, ld, NULL, second, grad);
-        for (int64_t q = 0; q < k->q; q++) {
-            vec sum = {0};
-            for (int64_t i = 0; i < ld; i += LANES) sum += load(second + q * ld + i);
-            grad[nZ + q] = -0.5 * lane_sum(sum);
-        }
-        misfits += add_to_words(out, 0, grad, nZ + k->q);
-    }
-    return misfits;
-}
-
-/* ---- GPLVM: psi2 ---------------------------------------------------------------------------------------------------- */
+/* ---- psi2 ---------------------------------------------------------------------------------------------------- */
 
 /* The exponent of psi2, less the part of Z alone, is f(m) + f(m') + sum_q c_q w_q(m, m') with
  * f(m) = base/2 + log2(e) sum_q c_q (-mu^2/2 + mu Z_m - Z_m^2/4) and w_q = -log2(e)/2 Z_mq Z_m'q. */
@@ -407,7 +289,7 @@ static void psi2_gradient_block(const rbf_t *k, const double *weight, const doub
 #undef TILE
 }
 
-/* ---- GPLVM ---------------------------------------------------------------------------------------------------------- */
+/* ---- chunks ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     double *muT, *ST, *YT, *a, *base1, *c, *base2, *psi1, *f, *w;
@@ -458,26 +340,24 @@ static double divergence(const block_t *b, const rbf_t *k, int64_t count, int64_
     return total;
 }
 
-static int64_t gplvm_statistics(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, sums_t out,
-                                const blas_t *blas, double *space)
+int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, sums_t out,
+                              double *space)
 {
     int64_t misfits = 0, pairs = k->m * (k->m + 1) / 2;
     space = aligned(space);
     block_t b = take_block(k, rows, &space);
     double *psi2 = take(&space, pairs), *B = take(&space, k->m * rows->d);
     for (int64_t c = first; c < last; c++) {
-        int64_t end = (c + 1) * rows->chunk < rows->n ? (c + 1) * rows->chunk : rows->n;
+        int64_t end = smaller((c + 1) * rows->chunk, rows->n);
         double kl = 0;
         memset(psi2, 0, (size_t)pairs * 8);
         memset(B, 0, (size_t)(k->m * rows->d) * 8);
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
-            int64_t count = end - start < BLOCK ? end - start : BLOCK, ld = padded(count);
-            int m = (int)k->m, d = (int)rows->d, r = (int)ld;
-            double one = 1;
+            int64_t count = smaller(BLOCK, end - start), ld = padded(count);
             fill_block(&b, k, rows, start, count, ld);
             psi2_block(k, b.f, b.c, ld, b.w, psi2);
             kl += divergence(&b, k, count, ld);
-            blas->gemm("T", "N", &d, &m, &r, &one, b.YT, &r, b.psi1, &r, &one, B, &d);
+            dot(b.psi1, k->m, b.YT, rows->d, ld, 1, B);
         }
         misfits += add_to_words(out, 0, psi2, pairs);
         misfits += add_to_words(out, pairs, B, k->m * rows->d);
@@ -487,9 +367,8 @@ static int64_t gplvm_statistics(const rbf_t *k, const rows_t *rows, int64_t firs
     return misfits;
 }
 
-static int64_t gplvm_gradient(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *weight_psi2,
-                              const double *weight_psi1Y, double *grad_mu, double *grad_S, sums_t out, const blas_t *blas,
-                              double *space)
+int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *weight_psi2,
+                              const double *weight_psi1Y, double *grad_mu, double *grad_S, sums_t out, double *space)
 {
     int64_t misfits = 0, nZ = k->m * k->q, Q = k->q;
     space = aligned(space);
@@ -504,16 +383,14 @@ static int64_t gplvm_gradient(const rbf_t *k, const rows_t *rows, int64_t first,
             ZZ[(Q + q) * k->m + j] = k->Z[j * Q + q] * k->Z[j * Q + q];
         }
     for (int64_t c = first; c < last; c++) {
-        int64_t end = (c + 1) * rows->chunk < rows->n ? (c + 1) * rows->chunk : rows->n;
+        int64_t end = smaller((c + 1) * rows->chunk, rows->n);
         memset(grad, 0, (size_t)(nZ + Q) * 8);
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
-            int64_t count = end - start < BLOCK ? end - start : BLOCK, ld = padded(count);
-            int m = (int)k->m, d = (int)rows->d, R = (int)ld, twoQ = (int)(2 * Q);
-            double one = 1, zero = 0;
+            int64_t count = smaller(BLOCK, end - start), ld = padded(count);
             fill_block(&b, k, rows, start, count, ld);
 
             /* psi1: g1 = (weight_psi1Y Y^T) psi1. */
-            blas->gemm("N", "N", &R, &m, &d, &one, b.YT, &R, (double *)weight_psi1Y, &d, &zero, g1, &R);
+            product(weight_psi1Y, k->m, rows->d, b.YT, g1, ld);
             for (int64_t j = 0; j < k->m * ld; j += LANES) store(g1 + j, load(g1 + j) * load(b.psi1 + j));
             memset(first1, 0, (size_t)(Q * ld) * 8);
             memset(second1, 0, (size_t)(Q * ld) * 8);
@@ -527,8 +404,8 @@ static int64_t gplvm_gradient(const rbf_t *k, const rows_t *rows, int64_t first,
                 store(cc + j, load(b.c + j) * load(b.muT + j));
                 store(cc + Q * ld + j, load(b.c + j));
             }
-            blas->gemm("N", "N", &R, &twoQ, &m, &one, r, &R, ZZ, &m, &zero, rZ, &R);
-            blas->gemm("T", "N", &twoQ, &m, &R, &one, cc, &R, r, &R, &zero, rc, &twoQ);
+            product(ZZ, 2 * Q, k->m, r, rZ, ld);
+            dot(r, k->m, cc, 2 * Q, ld, 0, rc);
             for (int64_t j = 0; j < k->m; j++)
                 for (int64_t q = 0; q < Q; q++)
                     grad[j * Q + q] += 2 * rc[j * 2 * Q + q] - k->Z[j * Q + q] * rc[j * 2 * Q + Q + q];
@@ -563,35 +440,3 @@ static int64_t gplvm_gradient(const rbf_t *k, const rows_t *rows, int64_t first,
     }
     return misfits;
 }
-
-/* ---- the exponential by itself, for measurements and tests ---------------------------------------------------------- */
-
-typedef double loose __attribute__((vector_size(8 * LANES), aligned(8)));
-
-INLINE void exponential_of(const double *x, double *out)
-{
-    const loose *from = (const loose *)x;
-    loose *to = (loose *)out;
-    vec a = LOG2E * from[0], b = LOG2E * from[1], c = LOG2E * from[2], d = LOG2E * from[3];
-    exp2_vectors(&a, &b, &c, &d);
-    to[0] = a, to[1] = b, to[2] = c, to[3] = d;
-}
-
-static void exponential(const double *x, double *out, int64_t n, int64_t repeat)
-{
-    for (int64_t r = 0; r < repeat; r++) {
-        int64_t i = 0;
-        for (; i + 4 * LANES <= n; i += 4 * LANES) exponential_of(x + i, out + i);
-        if (i < n) {
-            double rest[4 * LANES] = {0};
-            memcpy(rest, x + i, (size_t)(n - i) * sizeof(double));
-            exponential_of(rest, rest);
-            memcpy(out + i, rest, (size_t)(n - i) * sizeof(double));
-        }
-        __asm__ volatile("" ::: "memory"); /* every repetition counts */
-    }
-}
-
-const rbf_functions JOIN(rbf_, ISA) = {
-    regression_statistics, regression_gradient, gplvm_statistics, gplvm_gradient, exponential, ISA_NAME,
-};

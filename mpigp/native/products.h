@@ -1,0 +1,167 @@
+/* Matrix products by tiles whose sums stay in registers, in an order that depends on shapes alone.
+ *
+ * On one core they run at the speed of a tuned BLAS, for the shapes that matter here: blocks of 64 rows against some hundred
+ * inducing points. Nothing is copied, triangles cost what triangles should, and the bits are the same with any BLAS. */
+#ifndef MPIGP_PRODUCTS_H
+#define MPIGP_PRODUCTS_H
+
+#include "sums.h"
+
+#define WIDE 3    /* vectors of a tile */
+#define TALL 4    /* rows of a tile */
+#define DEPTH 256 /* inner length at a time: a panel of a packed matrix then fits the first-level cache */
+
+/* How many vectors a tile takes of those that are left. */
+INLINE int64_t tile_vectors(int64_t left) { return left < WIDE ? left : WIDE; }
+
+/* ---- products with a matrix ----------------------------------------------------------------------------------------- */
+
+/* The matrix B[k][j], (inner, m) with B[k][j] = from[k * down + j * right], in panels of a tile's width: panel by panel,
+ * then k, then the panel's columns; zero beyond m. */
+static inline void pack(const double *from, int64_t down, int64_t right, int64_t inner, int64_t m, double *panels)
+{
+    int64_t vectors = (m + LANES - 1) / LANES;
+    for (int64_t v = 0; v < vectors; v += WIDE) {
+        int64_t width = tile_vectors(vectors - v) * LANES;
+        for (int64_t k = 0; k < inner; k++)
+            for (int64_t j = 0; j < width; j++, panels++)
+                *panels = v * LANES + j < m ? from[k * down + (v * LANES + j) * right] : 0;
+    }
+}
+
+/* out[row][.] (+)= sum over k of left[row][k] right[k][.], for `count` values of k. */
+INLINE void product_tile(const int NR, const int NV, const double *left, int64_t stride, const double *right, int64_t down,
+                         int64_t count, int add, double *out, int64_t places)
+{
+    vec s[TALL][WIDE];
+    for (int r = 0; r < NR; r++)
+        for (int v = 0; v < NV; v++) s[r][v] = add ? load(out + r * places + v * LANES) : (vec){0};
+    for (int64_t k = 0; k < count; k++) {
+        vec b[WIDE];
+        for (int v = 0; v < NV; v++) b[v] = load(right + k * down + v * LANES);
+        for (int r = 0; r < NR; r++) {
+            vec a = splat(left[r * stride + k]);
+            for (int v = 0; v < NV; v++) s[r][v] += a * b[v];
+        }
+    }
+    for (int r = 0; r < NR; r++)
+        for (int v = 0; v < NV; v++) store(out + r * places + v * LANES, s[r][v]);
+}
+
+INLINE void product_rows(const int NV, const double *left, int64_t stride, int64_t rows, const double *right, int64_t down,
+                         int64_t count, int add, double *out, int64_t places)
+{
+    int64_t r = 0;
+    for (; r + TALL <= rows; r += TALL)
+        product_tile(TALL, NV, left + r * stride, stride, right, down, count, add, out + r * places, places);
+    for (; r < rows; r++) product_tile(1, NV, left + r * stride, stride, right, down, count, add, out + r * places, places);
+}
+
+INLINE void product_vectors(int64_t NV, const double *left, int64_t stride, int64_t rows, const double *right, int64_t down,
+                            int64_t count, int add, double *out, int64_t places)
+{
+    switch (NV) {
+    case 3: product_rows(3, left, stride, rows, right, down, count, add, out, places); break;
+    case 2: product_rows(2, left, stride, rows, right, down, count, add, out, places); break;
+    case 1: product_rows(1, left, stride, rows, right, down, count, add, out, places); break;
+    }
+}
+
+/* out[row][j] (+)= sum over k < inner of left[row][k] B[k][j], B packed; where B is upper triangular, over k <= j alone. */
+static inline void packed_product(const double *left, int64_t stride, int64_t rows, const double *panels, int64_t inner,
+                                  int64_t m, int triangular, int add, double *out, int64_t places)
+{
+    int64_t vectors = (m + LANES - 1) / LANES;
+    for (int64_t v = 0; v < vectors; v += WIDE) {
+        int64_t NV = tile_vectors(vectors - v), end = triangular ? smaller(inner, (v + NV) * LANES) : inner;
+        const double *panel = panels + v * LANES * inner;
+        for (int64_t k = 0; k < end; k += DEPTH)
+            product_vectors(NV, left + k, stride, rows, panel + k * NV * LANES, NV * LANES, smaller(DEPTH, end - k),
+                            add || k > 0, out + v * LANES, places);
+    }
+}
+
+/* out[i][row] = sum over k < inner of left[i][k] right[k][row], for `count` values of i and blocks of `places` rows. */
+static inline void product(const double *left, int64_t count, int64_t inner, const double *right, double *out, int64_t places)
+{
+    for (int64_t v = 0; v < places / LANES; v += WIDE)
+        product_vectors(tile_vectors(places / LANES - v), left, inner, count, right + v * LANES, places, inner, 0,
+                        out + v * LANES, places);
+}
+
+/* ---- products summed over rows ---------------------------------------------------------------------------------------- */
+
+/* out[i][j] += sum over rows of left[row][i] right[row][j]. */
+INLINE void outer_tile(const int NR, const int NV, const double *left, int64_t stride, const double *right, int64_t rows,
+                       double *out, int64_t places)
+{
+    vec s[TALL][WIDE];
+    for (int i = 0; i < NR; i++)
+        for (int v = 0; v < NV; v++) s[i][v] = (vec){0};
+    for (int64_t r = 0; r < rows; r++) {
+        vec b[WIDE];
+        for (int v = 0; v < NV; v++) b[v] = load(right + r * places + v * LANES);
+        for (int i = 0; i < NR; i++) {
+            vec a = splat(left[r * stride + i]);
+            for (int v = 0; v < NV; v++) s[i][v] += a * b[v];
+        }
+    }
+    for (int i = 0; i < NR; i++)
+        for (int v = 0; v < NV; v++) {
+            double *at = out + i * places + v * LANES;
+            store(at, load(at) + s[i][v]);
+        }
+}
+
+/* The same for i < count and all j < m; where `triangular`, only for tiles that reach j <= i. */
+static inline void outer(const double *left, int64_t stride, int64_t count, const double *right, int64_t rows, int64_t m,
+                  int triangular, double *out, int64_t places)
+{
+    int64_t vectors = (m + LANES - 1) / LANES;
+    for (int64_t v = 0; v < vectors; v += WIDE) {
+        int64_t NV = tile_vectors(vectors - v), i = triangular ? v * LANES / TALL * TALL : 0;
+#define TILE(NR, NV) outer_tile(NR, NV, left + i, stride, right + v * LANES, rows, out + i * places + v * LANES, places)
+        for (; i + TALL <= count; i += TALL) {
+            switch (NV) {
+            case 3: TILE(TALL, 3); break;
+            case 2: TILE(TALL, 2); break;
+            case 1: TILE(TALL, 1); break;
+            }
+        }
+        for (; i < count; i++) {
+            switch (NV) {
+            case 3: TILE(1, 3); break;
+            case 2: TILE(1, 2); break;
+            case 1: TILE(1, 1); break;
+            }
+        }
+#undef TILE
+    }
+}
+
+/* out[i][j] (+)= sum over the rows of left[i][row] right[j][row]: both have their rows in lanes. */
+static inline void dot(const double *left, int64_t n_left, const double *right, int64_t n_right, int64_t places, int add,
+                       double *out)
+{
+    for (int64_t i = 0; i < n_left; i++) {
+        int64_t j = 0;
+#define TILE(NR)                                                                                          \
+    do {                                                                                                  \
+        vec s[TALL];                                                                                      \
+        for (int t = 0; t < NR; t++) s[t] = (vec){0};                                                     \
+        for (int64_t r = 0; r < places; r += LANES) {                                                     \
+            vec a = load(left + i * places + r);                                                          \
+            for (int t = 0; t < NR; t++) s[t] += a * load(right + (j + t) * places + r);                  \
+        }                                                                                                 \
+        for (int t = 0; t < NR; t++) {                                                                    \
+            double *at = out + i * n_right + j + t;                                                       \
+            *at = (add ? *at : 0) + lane_sum(s[t]);                                                       \
+        }                                                                                                 \
+    } while (0)
+        for (; j + TALL <= n_right; j += TALL) TILE(TALL);
+        for (; j < n_right; j++) TILE(1);
+#undef TILE
+    }
+}
+
+#endif

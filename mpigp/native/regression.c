@@ -1,0 +1,181 @@
+/* The loops of sparse GP regression. Compiled once for each instruction set.
+ *
+ * Lanes are inducing points: a block of rows is stored as [row][m], m running fastest and padded to whole vectors. */
+#include "products.h"
+
+#define BLOCK 64 /* rows that are worked on together: small enough for the second-level cache */
+#define LOG2E 1.4426950408889634
+
+/* Places of a row of m numbers in memory: whole vectors, and no multiple of the page size apart, which caches dislike. */
+INLINE int64_t row_places(int64_t m)
+{
+    int64_t places = (m + LANES - 1) / LANES * LANES;
+    return places % 256 ? places : places + LANES;
+}
+
+/* ---- the kernel and its derivatives ------------------------------------------------------------------------------------ */
+
+/* K[row][m] = exp(-1/2 sum_q alpha_q (x_q - Z_mq)^2) for NR rows and NV vectors from j on; ZT is [q][m] and
+ * weight_q = log2(e)/2 alpha_q. */
+INLINE void kernel_tile(const int NR, const int NV, const rbf_t *k, const double *x, const double *ZT, const double *weight,
+                        int64_t j, double *K, int64_t places)
+{
+    vec t[2][TALL];
+    for (int v = 0; v < 2; v++)
+        for (int r = 0; r < TALL; r++) t[v][r] = (vec){0};
+    for (int64_t q = 0; q < k->q; q++) {
+        vec w = splat(weight[q]);
+        for (int v = 0; v < NV; v++) {
+            vec z = load(ZT + q * places + j + v * LANES);
+            for (int r = 0; r < NR; r++) {
+                vec u = splat(x[r * k->q + q]) - z;
+                t[v][r] -= w * u * u;
+            }
+        }
+    }
+    exp2_vectors(&t[0][0], &t[0][1], &t[0][2], &t[0][3]);
+    if (NV > 1) exp2_vectors(&t[1][0], &t[1][1], &t[1][2], &t[1][3]);
+    for (int v = 0; v < NV; v++)
+        for (int r = 0; r < NR; r++) store(K + r * places + j + v * LANES, t[v][r]);
+}
+
+INLINE void kernel_rows(const int NR, const rbf_t *k, const double *x, const double *ZT, const double *weight, double *K,
+                        int64_t places)
+{
+    int64_t j = 0;
+    for (; j + LANES < k->m; j += 2 * LANES) kernel_tile(NR, 2, k, x, ZT, weight, j, K, places);
+    if (j < k->m) kernel_tile(NR, 1, k, x, ZT, weight, j, K, places);
+}
+
+static void kernel_block(const rbf_t *k, const double *x, int64_t rows, const double *ZT, const double *weight, double *K,
+                         int64_t places)
+{
+    int64_t r = 0;
+    for (; r + TALL <= rows; r += TALL) kernel_rows(TALL, k, x + r * k->q, ZT, weight, K + r * places, places);
+    for (; r < rows; r++) kernel_rows(1, k, x + r * k->q, ZT, weight, K + r * places, places);
+}
+
+/* With g = G K and u = x - Z: by_Z[q][m] += sum over NR rows of g u, and by_alpha[q] += sum of g u^2, lane by lane. */
+INLINE void gradient_rows(const int NR, const rbf_t *k, const double *x, const double *ZT, const double *G, const double *K,
+                          int64_t places, double *by_Z, double *by_alpha)
+{
+    for (int64_t j = 0; j < k->m; j += LANES) {
+        vec g[TALL];
+        for (int r = 0; r < NR; r++) g[r] = load(G + r * places + j) * load(K + r * places + j);
+        for (int64_t q = 0; q < k->q; q++) {
+            vec z = load(ZT + q * places + j), first = load(by_Z + q * places + j), second = load(by_alpha + q * LANES);
+            vec sum1 = {0}, sum2 = {0};
+            for (int r = 0; r < NR; r++) {
+                vec u = splat(x[r * k->q + q]) - z, gu = g[r] * u;
+                sum1 += gu;
+                sum2 += gu * u;
+            }
+            store(by_Z + q * places + j, first + sum1);
+            store(by_alpha + q * LANES, second + sum2);
+        }
+    }
+}
+
+static void gradient_block(const rbf_t *k, const double *x, int64_t rows, const double *ZT, const double *G, const double *K,
+                           int64_t places, double *by_Z, double *by_alpha)
+{
+    int64_t r = 0;
+    for (; r + TALL <= rows; r += TALL)
+        gradient_rows(TALL, k, x + r * k->q, ZT, G + r * places, K + r * places, places, by_Z, by_alpha);
+    for (; r < rows; r++)
+        gradient_rows(1, k, x + r * k->q, ZT, G + r * places, K + r * places, places, by_Z, by_alpha);
+}
+
+/* ---- chunks ------------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    int64_t places;
+    double *ZT, *weight, *x, *K, *A, *inverse;
+} block_t;
+
+/* `inverse` is L^-1, lower triangular, or NULL where the blocks need no whitening. */
+static block_t take_block(const rbf_t *k, const double *inverse, double **space)
+{
+    block_t b = {.places = row_places(k->m)};
+    b.ZT = take(space, k->q * b.places);
+    b.weight = take(space, k->q);
+    b.x = take(space, BLOCK * k->q);
+    b.K = take(space, BLOCK * b.places);
+    b.A = take(space, BLOCK * b.places);
+    b.inverse = take(space, k->m * b.places);
+    memset(b.ZT, 0, (size_t)(k->q * b.places) * sizeof(double));
+    for (int64_t q = 0; q < k->q; q++) {
+        b.weight[q] = 0.5 * LOG2E * k->alpha[q];
+        for (int64_t j = 0; j < k->m; j++) b.ZT[q * b.places + j] = k->Z[j * k->q + q];
+    }
+    if (inverse) pack(inverse, 1, k->m, k->m, k->m, b.inverse);
+    return b;
+}
+
+/* K of `rows` rows from `start`, and A^T = K^T L^-T where `whitened`. */
+static void fill_block(block_t *b, const rbf_t *k, const rows_t *rows, int64_t start, int64_t count, int whitened)
+{
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t q = 0; q < k->q; q++) b->x[i * k->q + q] = rows->mu[(start + i) * k->q + q] - k->centre[q];
+    kernel_block(k, b->x, count, b->ZT, b->weight, b->K, b->places);
+    if (whitened) packed_product(b->K, b->places, count, b->inverse, k->m, k->m, 1, 0, b->A, b->places);
+}
+
+int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *inverse,
+                                   sums_t out, double *space)
+{
+    space = aligned(space);
+    block_t b = take_block(k, inverse, &space);
+    int64_t misfits = 0, m = k->m, d = rows->d;
+    double *C = take(&space, m * b.places), *B = take(&space, d * b.places);
+    double *packed = take(&space, m * (m + 1) / 2 + m * d);
+    for (int64_t c = first; c < last; c++) {
+        int64_t end = smaller((c + 1) * rows->chunk, rows->n);
+        memset(C, 0, (size_t)(m * b.places) * sizeof(double));
+        memset(B, 0, (size_t)(d * b.places) * sizeof(double));
+        for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
+            int64_t count = smaller(BLOCK, end - start);
+            fill_block(&b, k, rows, start, count, 1);
+            outer(b.A, b.places, m, b.A, count, m, 1, C, b.places);
+            outer(rows->Y + start * d, d, d, b.A, count, m, 0, B, b.places);
+        }
+        double *to = packed;
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j <= i; j++) *to++ = C[i * b.places + j];
+        for (int64_t j = 0; j < m; j++)
+            for (int64_t i = 0; i < d; i++) *to++ = B[i * b.places + j];
+        misfits += add_to_words(out, 0, packed, m * (m + 1) / 2 + m * d);
+    }
+    return misfits;
+}
+
+int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *inverse,
+                                 const double *weight, const double *weight_psi1Y, sums_t out, double *space)
+{
+    space = aligned(space);
+    block_t b = take_block(k, inverse, &space);
+    int64_t misfits = 0, m = k->m, d = rows->d, Q = k->q;
+    double *panels = take(&space, m * b.places), *panels_Y = take(&space, d * b.places);
+    double *G = take(&space, BLOCK * b.places), *by_Z = take(&space, Q * b.places), *by_alpha = take(&space, Q * LANES);
+    double *grad = take(&space, m * Q + Q);
+    pack(weight, 1, m, m, m, panels);
+    pack(weight_psi1Y, 1, d, d, m, panels_Y);
+    for (int64_t c = first; c < last; c++) {
+        int64_t end = smaller((c + 1) * rows->chunk, rows->n);
+        memset(by_Z, 0, (size_t)(Q * b.places) * sizeof(double));
+        memset(by_alpha, 0, (size_t)(Q * LANES) * sizeof(double));
+        for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
+            int64_t count = smaller(BLOCK, end - start);
+            fill_block(&b, k, rows, start, count, inverse != NULL);
+            packed_product(inverse ? b.A : b.K, b.places, count, panels, m, m, 0, 0, G, b.places);
+            packed_product(rows->Y + start * d, d, count, panels_Y, d, m, 0, 1, G, b.places);
+            gradient_block(k, b.x, count, b.ZT, G, b.K, b.places, by_Z, by_alpha);
+        }
+        for (int64_t q = 0; q < Q; q++) {
+            for (int64_t j = 0; j < m; j++) grad[j * Q + q] = k->alpha[q] * by_Z[q * b.places + j];
+            grad[m * Q + q] = -0.5 * lane_sum(load(by_alpha + q * LANES));
+        }
+        misfits += add_to_words(out, 0, grad, m * Q + Q);
+    }
+    return misfits;
+}

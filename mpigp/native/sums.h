@@ -1,0 +1,41 @@
+/* Workspace, and sums turned into integers: shared by the loops of both models. */
+#ifndef MPIGP_SUMS_H
+#define MPIGP_SUMS_H
+
+#include "rbf.h"
+#include "simd.h"
+
+#include <math.h>
+
+static inline double *aligned(double *p) { return (double *)(((uintptr_t)p + 63) / 64 * 64); }
+
+static inline double *take(double **free_space, int64_t count)
+{
+    double *p = *free_space;
+    *free_space += (count + 7) / 8 * 8;
+    return p;
+}
+
+static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Add values to the sums from `offset` on; return how many do not fit their integers. */
+static int64_t add_to_words(sums_t out, int64_t offset, const double *values, int64_t count)
+{
+    int64_t misfits = 0;
+    for (int64_t k = 0; k < count; k++) {
+        double scale = out.scale[offset + k], x = values[k] * scale;
+        if (!(fabs(x) < 0x1p62)) {
+            misfits++;
+            continue;
+        }
+        double whole = nearbyint(x);
+        if (out.fine) {
+            out.words[2 * (offset + k)] += (int64_t)whole;
+            out.words[2 * (offset + k) + 1] += (int64_t)nearbyint((x - whole) * out.fine);
+        } else
+            out.words[offset + k] += (int64_t)whole;
+    }
+    return misfits;
+}
+
+#endif
