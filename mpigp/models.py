@@ -20,15 +20,24 @@ from mpigp.exactsum import FINE, from_one_word, scale_for
 from mpigp.kernels import rbf
 from mpigp.rows import Rows
 from mpigp.whitening import Whitening, solve, whiten
+from mpigp.workers import Part
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.int64]
 
 
-class Inducing:
-    """The inducing points of one evaluation, in the order of their whitening and centred, with their gram matrix."""
+STRAIGHT = 1e9
+"""Up to this product of signal-to-noise ratio and condition number, ∂F/∂K_mn may be taken straight from K_mn: rounding
+moves its entries by some 1e-16 of the product (measured: tests/test_accuracy.py)."""
 
-    def __init__(self, Z: Floats, alpha: Floats, jitter: float) -> None:
+
+class Inducing:
+    """The inducing points of one evaluation, in the order of their whitening and centred, with their gram matrix.
+
+    signal_to_noise : β σ_f², which decides how much care the gradients need
+    """
+
+    def __init__(self, Z: Floats, alpha: Floats, jitter: float, signal_to_noise: float) -> None:
         centre = Z.mean(axis=0)
         Z = Z - centre
         K = rbf.gram(Z, alpha)
@@ -37,6 +46,7 @@ class Inducing:
         self.Z = np.ascontiguousarray(Z[order])
         self.K = K[order][:, order]
         self.alpha = alpha
+        self.straight = signal_to_noise <= STRAIGHT * float(np.diag(self.whitening.L).min()) ** 2
         self.native = native.Kernel(self.Z, centre, alpha)
 
 
@@ -52,7 +62,8 @@ class Summary(NamedTuple):
 class Weights(NamedTuple):
     """What every rank needs of the bound's derivatives: the weights of its rows' statistics.
 
-    matrix : ∂F/∂K_mn = matrix A + psi1Y Yᵀ in regression (m, m); of ψ2's pairs in the GPLVM (m(m+1)/2,)
+    matrix : (m, m) with ∂F/∂K_mn = matrix A + psi1Y Yᵀ in regression, or matrix K + psi1Y Yᵀ where `Inducing.straight`;
+        of ψ2's pairs (m(m+1)/2,) in the GPLVM
     psi1Y : (m, d), ∂F/∂(Σψ1Y)
     limit : a bound of Σ |∂F/∂ψ| ψ over all rows
     """
@@ -102,17 +113,8 @@ class Model(ABC):
         return scale_for(rbf.gradient_limits(weights.limit, inducing.Z, inducing.alpha))
 
     @abstractmethod
-    def add_statistics(
-        self,
-        inducing: Inducing,
-        rows: Rows,
-        first: int,
-        last: int,
-        words: Words,
-        scale: Floats,
-        space: Floats,
-    ) -> int:
-        """Add the statistics of chunks [first, last) to `words`; return how many sums did not fit."""
+    def add_statistics(self, inducing: Inducing, rows: Rows, part: Part) -> int:
+        """Add the statistics of the part's chunks; return how many sums did not fit."""
 
     @abstractmethod
     def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
@@ -147,18 +149,8 @@ class Model(ABC):
         """Return the weights' matrix, and what Ψ2's dependence on Z alone adds to ∂F/∂K ∘ K."""
 
     @abstractmethod
-    def add_gradient(
-        self,
-        inducing: Inducing,
-        rows: Rows,
-        first: int,
-        last: int,
-        weights: Weights,
-        words: Words,
-        scale: Floats,
-        space: Floats,
-    ) -> int:
-        """Add the gradients of Z and alpha through the rows of chunks [first, last); set those of mu and S."""
+    def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
+        """Add the gradients of Z and alpha through the part's rows; set those of mu and S."""
 
 
 class Regression(Model):
@@ -167,19 +159,8 @@ class Regression(Model):
     name = "regression"
     divergence_words = 0
 
-    def add_statistics(
-        self,
-        inducing: Inducing,
-        rows: Rows,
-        first: int,
-        last: int,
-        words: Words,
-        scale: Floats,
-        space: Floats,
-    ) -> int:
-        return native.regression_statistics(
-            inducing.native, rows.native, first, last, inducing.whitening.inverse, words, scale, space
-        )
+    def add_statistics(self, inducing: Inducing, rows: Rows, part: Part) -> int:
+        return native.regression_statistics(inducing.native, rows.native, inducing.whitening.inverse, *part)
 
     def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
         m = len(inducing.Z)
@@ -190,26 +171,17 @@ class Regression(Model):
         return (m, m)
 
     def _pair_weights(self, inducing: Inducing, summary: Summary, N: Floats) -> tuple[Floats, Floats | None]:
-        return (
-            N,
-            None,
-        )  # applied to A; N L⁻¹ applied to K would be one product less, and lose the digits again
+        # ∂F/∂K_mn = N A, or N L⁻¹ K: a triangular product less, but L⁻¹ twice over, which may cost the digits again.
+        if not inducing.straight:
+            return N, None
+        half = solve(inducing.whitening.L, N.T, transposed=True)
+        return 0.5 * (half + half.T), None
 
-    def add_gradient(
-        self,
-        inducing: Inducing,
-        rows: Rows,
-        first: int,
-        last: int,
-        weights: Weights,
-        words: Words,
-        scale: Floats,
-        space: Floats,
-    ) -> int:
+    def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
+        inverse = None if inducing.straight else inducing.whitening.inverse
         return native.regression_gradient(
-            inducing.native, rows.native, first, last, inducing.whitening.inverse, weights.matrix, weights.psi1Y,
-            words, scale, FINE, space,
-        )  # fmt: skip
+            inducing.native, rows.native, inverse, weights.matrix, weights.psi1Y, *part, FINE
+        )
 
 
 class GPLVM(Model):
@@ -218,17 +190,8 @@ class GPLVM(Model):
     name = "gplvm"
     divergence_words = 2
 
-    def add_statistics(
-        self,
-        inducing: Inducing,
-        rows: Rows,
-        first: int,
-        last: int,
-        words: Words,
-        scale: Floats,
-        space: Floats,
-    ) -> int:
-        return native.gplvm_statistics(inducing.native, rows.native, first, last, words, scale, space)
+    def add_statistics(self, inducing: Inducing, rows: Rows, part: Part) -> int:
+        return native.gplvm_statistics(inducing.native, rows.native, *part)
 
     def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
         m = len(inducing.Z)
@@ -250,21 +213,10 @@ class GPLVM(Model):
         np.fill_diagonal(matrix, 0.5 * np.diag(matrix))  # the loops count each pair twice
         return packed(matrix), 0.5 * by_psi2 * summary.psi2  # ψ2's factor of Z alone is k^½: half the derivative
 
-    def add_gradient(
-        self,
-        inducing: Inducing,
-        rows: Rows,
-        first: int,
-        last: int,
-        weights: Weights,
-        words: Words,
-        scale: Floats,
-        space: Floats,
-    ) -> int:
+    def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
         return native.gplvm_gradient(
-            inducing.native, rows.native, first, last, weights.matrix, weights.psi1Y,
-            rows.gradient_mu, rows.gradient_S, words, scale, FINE, space,
-        )  # fmt: skip
+            inducing.native, rows.native, weights.matrix, weights.psi1Y, rows.gradient_mu, rows.gradient_S, *part, FINE
+        )
 
 
 MODELS: dict[str, Model] = {model.name: model for model in (Regression(), GPLVM())}

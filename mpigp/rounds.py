@@ -23,7 +23,7 @@ from mpigp.parameters import Globals
 from mpigp.phases import Phases
 from mpigp.rows import Rows
 from mpigp.whitening import NotPositiveDefinite
-from mpigp.workers import Workers
+from mpigp.workers import Part, Workers
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -86,7 +86,8 @@ class Evaluator:
         )
         parameters, jitter = Globals.unpack(told[:-1], self.m, self.q), float(told[-1])
         with self.phases("statistics"):
-            inducing = Inducing(parameters.Z, parameters.alpha, jitter)  # fails on all ranks, or on none
+            snr = parameters.beta * parameters.variance
+            inducing = Inducing(parameters.Z, parameters.alpha, jitter, snr)  # fails on all ranks, or on none
             words = self._sum_statistics(inducing)
         self._allreduce(words)
 
@@ -109,16 +110,16 @@ class Evaluator:
         return Evaluation(value, gradient, jitter)
 
     def _sum_statistics(self, inducing: Inducing) -> Words:
-        def work(first: int, last: int, words: Words, space: Floats) -> int:
-            return self.model.add_statistics(inducing, self.rows, first, last, words, self.statistics_scale, space)
+        def work(part: Part) -> int:
+            return self.model.add_statistics(inducing, self.rows, part)
 
-        return self.workers.sum(work, self.rows.chunks, len(self.statistics_scale))
+        return self.workers.sum(work, self.rows.chunks, self.statistics_scale, words_each=1)
 
     def _sum_gradient(self, inducing: Inducing, weights: Weights, scale: Floats) -> Words:
-        def work(first: int, last: int, words: Words, space: Floats) -> int:
-            return self.model.add_gradient(inducing, self.rows, first, last, weights, words, scale, space)
+        def work(part: Part) -> int:
+            return self.model.add_gradient(inducing, self.rows, weights, part)
 
-        return self.workers.sum(work, self.rows.chunks, 2 * len(scale))
+        return self.workers.sum(work, self.rows.chunks, scale, words_each=2)
 
     def _bound(self, inducing: Inducing, words: Words, parameters: Globals) -> Master | None:
         """Return the master's part of an evaluation; None where the bound has no value at this jitter."""

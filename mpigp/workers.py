@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,16 @@ from threadpoolctl import threadpool_limits
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.int64]
+
+
+class Part(NamedTuple):
+    """The work of one thread: chunks [first, last), whose sums go to `words` by their `scale`; and its workspace."""
+
+    first: int
+    last: int
+    words: Words
+    scale: Floats
+    space: Floats
 
 
 class Workers:
@@ -22,16 +33,16 @@ class Workers:
         self._spaces = [np.empty(space) for _ in range(count)]
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
 
-    def sum(self, work: Callable[[int, int, Words, Floats], int], chunks: int, length: int) -> Words:
-        """Return the sum over chunks of what `work(first, last, words, space)` adds to `words`, and last its misfits."""
+    def sum(self, work: Callable[[Part], int], chunks: int, scale: Floats, words_each: int) -> Words:
+        """Return the words of the sums over all chunks, and last the number of chunk sums that did not fit theirs."""
 
-        def part(index: int) -> Words:
-            words = np.zeros(length + 1, np.int64)
+        def run(index: int) -> Words:
+            words = np.zeros(words_each * len(scale) + 1, np.int64)
             first, last = index * chunks // self.count, (index + 1) * chunks // self.count
             if first < last:
-                words[-1] = work(first, last, words[:-1], self._spaces[index])
+                words[-1] = work(Part(first, last, words[:-1], scale, self._spaces[index]))
             return words
 
         if self._pool is None:
-            return part(0)
-        return np.sum(list(self._pool.map(part, range(self.count))), axis=0)
+            return run(0)
+        return np.sum(list(self._pool.map(run, range(self.count))), axis=0)

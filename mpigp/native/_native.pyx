@@ -87,9 +87,13 @@ cdef sums_t sums(int64_t[::1] words, const double[::1] scale, double fine) noexc
     return s
 
 
-def regression_statistics(Kernel kernel, Rows rows, int64_t first, int64_t last, const double[:, ::1] inverse,
+# The last arguments of each function are its part of the work: chunks [first, last), the words and scales of the sums, and
+# the workspace; each returns the number of sums that did not fit their words.
+
+
+def regression_statistics(Kernel kernel, Rows rows, const double[:, ::1] inverse, int64_t first, int64_t last,
                           int64_t[::1] words, const double[::1] scale, double[::1] space):
-    """Add AAᵀ (packed lower triangle) and AY of these chunks, A = L⁻¹K; returns the number of sums that did not fit."""
+    """Add AAᵀ (packed lower triangle) and AY, A = L⁻¹K."""
     cdef sums_t out = sums(words, scale, 0)
     cdef int64_t misfits
     with nogil:
@@ -97,9 +101,9 @@ def regression_statistics(Kernel kernel, Rows rows, int64_t first, int64_t last,
     return misfits
 
 
-def regression_gradient(Kernel kernel, Rows rows, int64_t first, int64_t last, inverse, const double[:, ::1] weight,
-                        const double[:, ::1] weight_psi1Y, int64_t[::1] words, const double[::1] scale, double fine,
-                        double[::1] space):
+def regression_gradient(Kernel kernel, Rows rows, inverse, const double[:, ::1] weight,
+                        const double[:, ::1] weight_psi1Y, int64_t first, int64_t last, int64_t[::1] words,
+                        const double[::1] scale, double[::1] space, double fine):
     """Add the gradients of Z (m, q) and alpha (q,) through dF/dK = weight A + weight_psi1Y Yᵀ; A is K without `inverse`."""
     cdef sums_t out = sums(words, scale, fine)
     cdef const double[:, ::1] factor
@@ -124,10 +128,10 @@ def gplvm_statistics(Kernel kernel, Rows rows, int64_t first, int64_t last, int6
     return misfits
 
 
-def gplvm_gradient(Kernel kernel, Rows rows, int64_t first, int64_t last, const double[::1] weight_psi2,
-                   const double[:, ::1] weight_psi1Y, double[:, ::1] grad_mu, double[:, ::1] grad_S,
-                   int64_t[::1] words, const double[::1] scale, double fine, double[::1] space):
-    """Set the gradients of mu and S of these chunks' rows, and add those of Z (m, q) and alpha (q,)."""
+def gplvm_gradient(Kernel kernel, Rows rows, const double[::1] weight_psi2, const double[:, ::1] weight_psi1Y,
+                   double[:, ::1] grad_mu, double[:, ::1] grad_S, int64_t first, int64_t last, int64_t[::1] words,
+                   const double[::1] scale, double[::1] space, double fine):
+    """Add the gradients of Z (m, q) and alpha (q,), and set those of mu and S of these rows."""
     cdef sums_t out = sums(words, scale, fine)
     cdef int64_t misfits
     with nogil:
