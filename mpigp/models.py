@@ -8,7 +8,7 @@ and Σψ1Y and whitens the totals.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from mpigp.bound import Bound
 from mpigp.exactsum import FINE, from_one_word, scale_for
 from mpigp.kernels import rbf
 from mpigp.rows import Rows
-from mpigp.whitening import Whitening, solve, whiten
+from mpigp.whitening import Whitening, solve, symmetric, whiten
 from mpigp.workers import Part
 
 Floats = NDArray[np.float64]
@@ -48,6 +48,11 @@ class Inducing:
         self.alpha = alpha
         self.straight = signal_to_noise <= STRAIGHT * float(np.diag(self.whitening.L).min()) ** 2
         self.native = native.Kernel(self.Z, centre, alpha)
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """L⁻¹ (m, m)."""
+        return self.whitening.inverse()
 
 
 class Summary(NamedTuple):
@@ -88,8 +93,7 @@ def unpacked(triangle: Floats, m: int) -> Floats:
     """Return the symmetric matrix (m, m) whose lower triangle is `triangle`."""
     matrix = np.zeros(m * m)
     matrix[_triangle(m)] = triangle
-    matrix = matrix.reshape(m, m)
-    return matrix + np.tril(matrix, -1).T
+    return symmetric(matrix.reshape(m, m))
 
 
 class Model(ABC):
@@ -160,7 +164,7 @@ class Regression(Model):
     divergence_words = 0
 
     def add_statistics(self, inducing: Inducing, rows: Rows, part: Part) -> int:
-        return native.regression_statistics(inducing.native, rows.native, inducing.whitening.inverse, *part)
+        return native.regression_statistics(inducing.native, rows.native, inducing.inverse, *part)
 
     def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
         m = len(inducing.Z)
@@ -178,7 +182,7 @@ class Regression(Model):
         return 0.5 * (half + half.T), None
 
     def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
-        inverse = None if inducing.straight else inducing.whitening.inverse
+        inverse = None if inducing.straight else inducing.inverse
         return native.regression_gradient(
             inducing.native, rows.native, inverse, weights.matrix, weights.psi1Y, *part, FINE
         )
@@ -191,7 +195,7 @@ class GPLVM(Model):
     divergence_words = 2
 
     def add_statistics(self, inducing: Inducing, rows: Rows, part: Part) -> int:
-        return native.gplvm_statistics(inducing.native, rows.native, *part)
+        return native.gplvm_statistics(inducing.native, rows.native, rows.kept(len(inducing.Z)), *part)
 
     def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
         m = len(inducing.Z)
@@ -215,7 +219,15 @@ class GPLVM(Model):
 
     def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
         return native.gplvm_gradient(
-            inducing.native, rows.native, weights.matrix, weights.psi1Y, rows.gradient_mu, rows.gradient_S, *part, FINE
+            inducing.native,
+            rows.native,
+            rows.kept(len(inducing.Z)),
+            weights.matrix,
+            weights.psi1Y,
+            rows.gradient_mu,
+            rows.gradient_S,
+            *part,
+            FINE,
         )
 
 

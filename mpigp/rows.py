@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+KEPT_DOUBLES = 3 * 2**19  # 12 MB
+
 
 class Rows:
     """A rank's rows, in chunks; with S the inputs are uncertain (GPLVM) and the gradients of mu and S live here too.
@@ -37,7 +39,19 @@ class Rows:
         self.native = native.Rows(mu, S, Y, self.chunk)
         self.gradient_mu = None if S is None else np.zeros_like(mu)
         self.gradient_S = None if S is None else np.zeros_like(mu)
+        self._kept = np.empty(0)
         self.absolute_Y, self.YY = _totals(comm, n, Y, self.chunk)
+
+    def kept(self, m: int) -> Floats:
+        """Return room for the exponentials of ψ2, kept from the first round for the second: all of this rank's, or none.
+
+        They are worth keeping while they stay in the last-level cache. No bit depends on it.
+        """
+        doubles = -(-len(self.Y) // 64) * 64 * m * (m + 1) // 2 + 8
+        doubles = doubles if doubles <= KEPT_DOUBLES else 0
+        if len(self._kept) != doubles:
+            self._kept = np.empty(doubles)
+        return self._kept
 
     @property
     def chunks(self) -> int:

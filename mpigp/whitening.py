@@ -16,8 +16,8 @@ class NotPositiveDefinite(Exception):
 
 
 class Whitening(NamedTuple):
-    """L Lᵀ = (K_mm + jitter I)[order][:, order] for the kernel of unit variance; L and its inverse are
-    (m, m), lower triangular, row-major.
+    """L Lᵀ = (K_mm + jitter I)[order][:, order] for the kernel of unit variance; L is (m, m), lower
+    triangular, row-major.
 
     The order is that of complete pivoting: each point is the one with the largest variance given those before it. The late
     columns of L⁻¹, which are large (up to jitter^-½), then meet late entries of A = L⁻¹ K_mn, which are small, and nothing
@@ -25,8 +25,11 @@ class Whitening(NamedTuple):
     """
 
     L: Floats
-    inverse: Floats
     order: NDArray[np.intp]
+
+    def inverse(self) -> Floats:
+        """Return L⁻¹ (m, m), row-major."""
+        return np.ascontiguousarray(lapack.dtrtri(self.L, lower=1)[0])
 
 
 def whiten(K: Floats, jitter: float) -> Whitening:
@@ -34,8 +37,7 @@ def whiten(K: Floats, jitter: float) -> Whitening:
     factor, pivots, rank, _ = lapack.dpstrf(K + jitter * np.eye(len(K)), tol=0.0, lower=0)
     if rank < len(K) or not np.isfinite(factor[-1, -1]):
         raise NotPositiveDefinite
-    L = np.ascontiguousarray(np.triu(factor).T)
-    return Whitening(L, np.ascontiguousarray(lapack.dtrtri(L, lower=1)[0]), pivots.astype(np.intp) - 1)
+    return Whitening(np.ascontiguousarray(np.triu(factor).T), pivots.astype(np.intp) - 1)
 
 
 def cholesky(A: Floats) -> Floats:
@@ -46,10 +48,16 @@ def cholesky(A: Floats) -> Floats:
     return factor
 
 
+def symmetric(lower: Floats) -> Floats:
+    """Return the symmetric matrix (m, m) of this lower triangle; what stands above the diagonal must be zero."""
+    full = lower + lower.T
+    np.fill_diagonal(full, np.diag(lower))
+    return full
+
+
 def inverse(L: Floats) -> Floats:
-    """Return (L Lᵀ)⁻¹ (m, m), exactly symmetric."""
-    lower = lapack.dpotri(L, lower=1)[0]
-    return np.tril(lower) + np.tril(lower, -1).T
+    """Return (L Lᵀ)⁻¹ (m, m), exactly symmetric; L is `cholesky`'s."""
+    return symmetric(lapack.dpotri(L, lower=1)[0])
 
 
 def solve(L: Floats, B: Floats, transposed: bool = False) -> Floats:

@@ -21,15 +21,18 @@ cdef extern from "rbf.h":
         int64_t *words
         const double *scale
         double fine
+    ctypedef struct kept_t:
+        double *exponentials
+        int64_t blocks
     ctypedef struct rbf_functions:
         int64_t (*regression_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, sums_t,
                                          double *) noexcept nogil
         int64_t (*regression_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *,
                                        const double *, sums_t, double *) noexcept nogil
-        int64_t (*gplvm_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, sums_t,
+        int64_t (*gplvm_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, kept_t, sums_t,
                                     double *) noexcept nogil
-        int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *,
-                                  double *, double *, sums_t, double *) noexcept nogil
+        int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, kept_t, const double *,
+                                  const double *, double *, double *, sums_t, double *) noexcept nogil
         void (*exponential)(const double *, double *, int64_t, int64_t) noexcept nogil
         const char *name
     const rbf_functions *rbf_dispatch()
@@ -81,6 +84,13 @@ cdef class Rows:
             self.r.S = at2(variances)
 
 
+cdef kept_t kept_in(Kernel kernel, double[::1] exponentials) noexcept:
+    cdef kept_t kept
+    kept.blocks = max(0, exponentials.shape[0] - 8) // (kernel.k.m * (kernel.k.m + 1) // 2 * 64)  # 8: to align them
+    kept.exponentials = &exponentials[0] if kept.blocks else NULL
+    return kept
+
+
 cdef sums_t sums(int64_t[::1] words, const double[::1] scale, double fine) noexcept:
     cdef sums_t s
     s.words, s.scale, s.fine = &words[0], &scale[0], fine
@@ -118,25 +128,30 @@ def regression_gradient(Kernel kernel, Rows rows, inverse, const double[:, ::1] 
     return misfits
 
 
-def gplvm_statistics(Kernel kernel, Rows rows, int64_t first, int64_t last, int64_t[::1] words,
-                     const double[::1] scale, double[::1] space):
-    """Add Σψ2 (packed lower triangle, without its factor of Z alone), Σψ1Y and KL (whole nats, the rest)."""
+def gplvm_statistics(Kernel kernel, Rows rows, double[::1] exponentials, int64_t first, int64_t last,
+                     int64_t[::1] words, const double[::1] scale, double[::1] space):
+    """Add Σψ2 (packed lower triangle, without its factor of Z alone), Σψ1Y and KL (whole nats, the rest).
+
+    As many of the exponentials as fit are kept for `gplvm_gradient`.
+    """
     cdef sums_t out = sums(words, scale, 0)
+    cdef kept_t kept = kept_in(kernel, exponentials)
     cdef int64_t misfits
     with nogil:
-        misfits = functions.gplvm_statistics(&kernel.k, &rows.r, first, last, out, &space[0])
+        misfits = functions.gplvm_statistics(&kernel.k, &rows.r, first, last, kept, out, &space[0])
     return misfits
 
 
-def gplvm_gradient(Kernel kernel, Rows rows, const double[::1] weight_psi2, const double[:, ::1] weight_psi1Y,
-                   double[:, ::1] grad_mu, double[:, ::1] grad_S, int64_t first, int64_t last, int64_t[::1] words,
+def gplvm_gradient(Kernel kernel, Rows rows, double[::1] exponentials, const double[::1] weight_psi2,
+                   const double[:, ::1] weight_psi1Y, double[:, ::1] grad_mu, double[:, ::1] grad_S, int64_t first, int64_t last, int64_t[::1] words,
                    const double[::1] scale, double[::1] space, double fine):
     """Add the gradients of Z (m, q) and alpha (q,), and set those of mu and S of these rows."""
     cdef sums_t out = sums(words, scale, fine)
+    cdef kept_t kept = kept_in(kernel, exponentials)
     cdef int64_t misfits
     with nogil:
-        misfits = functions.gplvm_gradient(&kernel.k, &rows.r, first, last, &weight_psi2[0], &weight_psi1Y[0, 0],
-                                           &grad_mu[0, 0], &grad_S[0, 0], out, &space[0])
+        misfits = functions.gplvm_gradient(&kernel.k, &rows.r, first, last, kept, &weight_psi2[0],
+                                           &weight_psi1Y[0, 0], &grad_mu[0, 0], &grad_S[0, 0], out, &space[0])
     return misfits
 
 

@@ -23,6 +23,6 @@ int64_t rbf_workspace(int64_t m, int64_t q, int64_t d)
 {
     const int64_t rows = 64;          /* a block */
     const int64_t places = m + 2 * 8; /* a row of m numbers, padded in any build */
-    const int64_t arrays = 40;        /* more than any function takes, each rounded up to 64 bytes */
-    return rows * (4 * places + 12 * q + d + 8) + places * (3 * m + 2 * d + 8 * q) + 16 * q + 8 * arrays;
+    const int64_t arrays = 40;        /* more than any function takes, each with 80 doubles to round up and to skew */
+    return rows * (4 * places + 12 * q + d + 8) + places * (3 * m + 2 * d + 8 * q) + 16 * q + 80 * arrays;
 }

@@ -13,7 +13,7 @@ INLINE int64_t padded(int64_t rows) { return (rows + STEP - 1) / STEP * STEP; }
 
 /* ---- what a block of rows needs, transposed to lanes --------------------------------------------------------------- */
 
-/* The logarithm of a product by one call of log2: mantissas multiply, exponents add. */
+/* The logarithm of a product by one logarithm: mantissas multiply, exponents add. */
 typedef struct {
     vec mantissa;
     ivec exponent;
@@ -31,9 +31,9 @@ INLINE void multiply(product_t *p, vec factor)
 
 INLINE vec product_log2(product_t p)
 {
-    vec result;
-    for (int v = 0; v < LANES; v++) result[v] = log2(p.mantissa[v]) + (double)p.exponent[v];
-    return result;
+    vec exponent;
+    for (int v = 0; v < LANES; v++) exponent[v] = (double)p.exponent[v];
+    return log2_mantissa(p.mantissa) + exponent;
 }
 
 /* factor[q][row] = alpha_q / (times alpha_q S + 1) and base[row] = log2 of prod_q (times alpha_q S + 1)^(-1/2). */
@@ -137,20 +137,18 @@ static void psi1_gradient_block(const rbf_t *k, const double *g, const double *m
 
 /* ---- psi2 ---------------------------------------------------------------------------------------------------- */
 
-/* The exponent of psi2, less the part of Z alone, is f(m) + f(m') + sum_q c_q w_q(m, m') with
- * f(m) = base/2 + log2(e) sum_q c_q (-mu^2/2 + mu Z_m - Z_m^2/4) and w_q = -log2(e)/2 Z_mq Z_m'q. */
-static void psi2_exponents(const rbf_t *k, const double *muT, const double *c, const double *base, int64_t ld, double *f)
+/* The exponent of psi2, less the part of Z alone, is f(m) + f(m') + sum_q c_q w_q(m, m') with w_q = -log2(e)/2 Z_mq Z_m'q and
+ * f(m) = base/2 + log2(e) sum_q (-c mu^2/2 + c mu Z_m - c Z_m^2/4). Here cc is [c mu, c] and ZZ [Z, -Z^2/4] log2(e). */
+static void psi2_exponents(const rbf_t *k, const double *muT, const double *cc, const double *base, const double *ZZ,
+                           int64_t ld, double *f)
 {
-    for (int64_t m = 0; m < k->m; m++)
-        for (int64_t i = 0; i < ld; i += LANES) {
-            vec s = {0};
-            for (int64_t q = 0; q < k->q; q++) {
-                double z = k->Z[m * k->q + q];
-                vec u = load(muT + q * ld + i);
-                s += load(c + q * ld + i) * (u * (splat(z) - 0.5 * u) - splat(0.25 * z * z));
-            }
-            store(f + m * ld + i, 0.5 * load(base + i) + LOG2E * s);
-        }
+    for (int64_t i = 0; i < ld; i += LANES) {
+        vec s = {0};
+        for (int64_t q = 0; q < k->q; q++) s += load(cc + q * ld + i) * load(muT + q * ld + i);
+        s = 0.5 * (load(base + i) - LOG2E * s);
+        for (int64_t m = 0; m < k->m; m++) store(f + m * ld + i, s);
+    }
+    product(ZZ, k->m, 2 * k->q, cc, 1, f, ld);
 }
 
 INLINE void pair_weights(const int NP, const rbf_t *k, int64_t m, int64_t first, double *w)
@@ -179,42 +177,56 @@ INLINE void psi2_exponentials(const int NP, const rbf_t *k, const double *fm, co
 }
 
 INLINE void psi2_tile(const int NP, const rbf_t *k, int64_t m, int64_t first, const double *f, const double *c,
-                      int64_t ld, double *w, double *psi2)
+                      int64_t ld, double *w, double *kept, double *psi2)
 {
     vec sum[4], e[4][2];
     pair_weights(NP, k, m, first, w);
-    for (int j = 0; j < NP; j++) sum[j] = (vec){0};
+    for (int j = 0; j < 4; j++) sum[j] = (vec){0};
     for (int64_t i = 0; i < ld; i += STEP) {
         psi2_exponentials(NP, k, f + m * ld, f + first * ld, c, w, ld, i, e);
-        for (int j = 0; j < NP; j++) sum[j] += e[j][0] + e[j][1];
-    }
-    for (int j = 0; j < NP; j++) psi2[j] += lane_sum(sum[j]);
-}
-
-static void psi2_block(const rbf_t *k, const double *f, const double *c, int64_t ld, double *w, double *psi2)
-{
-    for (int64_t m = 0; m < k->m; m++) {
-        double *row = psi2 + m * (m + 1) / 2;
-        int64_t p = 0;
-        for (; p + 4 <= m + 1; p += 4) psi2_tile(4, k, m, p, f, c, ld, w, row + p);
-        switch (m + 1 - p) {
-        case 3: psi2_tile(3, k, m, p, f, c, ld, w, row + p); break;
-        case 2: psi2_tile(2, k, m, p, f, c, ld, w, row + p); break;
-        case 1: psi2_tile(1, k, m, p, f, c, ld, w, row + p); break;
+        for (int j = 0; j < NP; j++) {
+            sum[j] += e[j][0] + e[j][1];
+            if (kept) {
+                store(kept + j * ld + i, e[j][0]);
+                store(kept + j * ld + i + LANES, e[j][1]);
+            }
         }
     }
+    lane_sums(sum[0], sum[1], sum[2], sum[3], w);
+    for (int j = 0; j < NP; j++) psi2[j] += w[j];
+}
+
+static void psi2_block(const rbf_t *k, const double *f, const double *c, int64_t ld, double *w, double *kept, double *psi2)
+{
+#define TILE(NP) psi2_tile(NP, k, m, p, f, c, ld, w, kept ? kept + (pair + p) * ld : NULL, psi2 + pair + p)
+    for (int64_t m = 0; m < k->m; m++) {
+        int64_t p = 0, pair = m * (m + 1) / 2;
+        for (; p + 4 <= m + 1; p += 4) TILE(4);
+        switch (m + 1 - p) {
+        case 3: TILE(3); break;
+        case 2: TILE(2); break;
+        case 1: TILE(1); break;
+        }
+    }
+#undef TILE
 }
 
 /* With g = weight * psi2 of the pairs (m, m' <= m), the weight of m' = m halved:
  *   r[m][row] += g,  r[m'][row] += g;   quadratic[q][row] += g w_q;   grad_Z -= (sum_rows c_q g) Z, of m by m' and of m' by m. */
 INLINE void psi2_gradient_tile(const int NP, const rbf_t *k, int64_t m, int64_t first, const double *weight,
-                               const double *f, const double *c, int64_t ld, double *w, double *g, double *r,
-                               double *quadratic, double *grad_Z)
+                               const double *f, const double *c, int64_t ld, double *w, const double *kept, double *g,
+                               double *r, double *quadratic, double *grad_Z)
 {
     vec e[4][2];
     pair_weights(NP, k, m, first, w);
     for (int64_t i = 0; i < ld; i += STEP) {
-        psi2_exponentials(NP, k, f + m * ld, f + first * ld, c, w, ld, i, e);
+        if (kept)
+            for (int j = 0; j < NP; j++) {
+                e[j][0] = load(kept + j * ld + i);
+                e[j][1] = load(kept + j * ld + i + LANES);
+            }
+        else
+            psi2_exponentials(NP, k, f + m * ld, f + first * ld, c, w, ld, i, e);
         for (int j = 0; j < NP; j++)
             for (int v = 0; v < 2; v++) {
                 double *rj = r + (first + j) * ld + i + v * LANES;
@@ -240,45 +252,38 @@ INLINE void psi2_gradient_tile(const int NP, const rbf_t *k, int64_t m, int64_t 
             store(at + LANES, s1);
         }
     }
-    int64_t q = 0;
-    for (; q + 2 <= k->q; q += 2) {
+    for (int64_t q = 0; q < k->q; q += 2) {
+        int64_t odd = q + 1 < k->q ? q + 1 : q; /* the last dimension twice, where their number is odd */
         vec h[4][2];
-        for (int j = 0; j < NP; j++) h[j][0] = h[j][1] = (vec){0};
+        for (int j = 0; j < 4; j++) h[j][0] = h[j][1] = (vec){0};
         for (int64_t i = 0; i < ld; i += LANES) {
-            vec c0 = load(c + q * ld + i), c1 = load(c + (q + 1) * ld + i);
+            vec c0 = load(c + q * ld + i), c1 = load(c + odd * ld + i);
             for (int j = 0; j < NP; j++) {
                 vec gj = load(g + j * ld + i);
                 h[j][0] += gj * c0;
                 h[j][1] += gj * c1;
             }
         }
-        for (int j = 0; j < NP; j++)
-            for (int b = 0; b < 2; b++) {
-                double sum = lane_sum(h[j][b]);
-                int64_t at = m * k->q + q + b, to = (first + j) * k->q + q + b;
-                double zm = k->Z[at], zp = k->Z[to];
-                grad_Z[at] -= sum * zp;
-                grad_Z[to] -= sum * zm;
-            }
+        lane_sums(h[0][0], h[1][0], h[2][0], h[3][0], w + 4 * q);
+        lane_sums(h[0][1], h[1][1], h[2][1], h[3][1], w + 4 * odd);
     }
-    for (; q < k->q; q++)
-        for (int j = 0; j < NP; j++) {
-            vec h = {0};
-            for (int64_t i = 0; i < ld; i += LANES) h += load(g + j * ld + i) * load(c + q * ld + i);
-            double sum = lane_sum(h);
-            int64_t at = m * k->q + q, to = (first + j) * k->q + q;
-            double zm = k->Z[at], zp = k->Z[to];
-            grad_Z[at] -= sum * zp;
-            grad_Z[to] -= sum * zm;
+    double *to_m = grad_Z + m * k->q, *to_p = grad_Z + first * k->q;
+    const double *zm = k->Z + m * k->q, *zp = k->Z + first * k->q;
+    for (int j = 0; j < NP; j++)
+        for (int64_t q = 0; q < k->q; q++) {
+            to_m[q] -= w[4 * q + j] * zp[j * k->q + q];
+            to_p[j * k->q + q] -= w[4 * q + j] * zm[q];
         }
 }
 
 static void psi2_gradient_block(const rbf_t *k, const double *weight, const double *f, const double *c, int64_t ld,
-                                double *w, double *g, double *r, double *quadratic, double *grad_Z)
+                                double *w, const double *kept, double *g, double *r, double *quadratic, double *grad_Z)
 {
-#define TILE(NP) psi2_gradient_tile(NP, k, m, p, weight + m * (m + 1) / 2 + p, f, c, ld, w, g, r, quadratic, grad_Z)
+#define TILE(NP)                                                                                                   \
+    psi2_gradient_tile(NP, k, m, p, weight + pair + p, f, c, ld, w, kept ? kept + (pair + p) * ld : NULL, g, r, quadratic, \
+                       grad_Z)
     for (int64_t m = 0; m < k->m; m++) {
-        int64_t p = 0;
+        int64_t p = 0, pair = m * (m + 1) / 2;
         for (; p + 4 <= m + 1; p += 4) TILE(4);
         switch (m + 1 - p) {
         case 3: TILE(3); break;
@@ -292,7 +297,7 @@ static void psi2_gradient_block(const rbf_t *k, const double *weight, const doub
 /* ---- chunks ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    double *muT, *ST, *YT, *a, *base1, *c, *base2, *psi1, *f, *w;
+    double *muT, *ST, *YT, *a, *base1, *cc, *c, *base2, *psi1, *f, *w, *ZZ;
 } block_t;
 
 static block_t take_block(const rbf_t *k, const rows_t *rows, double **space)
@@ -303,11 +308,18 @@ static block_t take_block(const rbf_t *k, const rows_t *rows, double **space)
     b.YT = take(space, rows->d * BLOCK);
     b.a = take(space, k->q * BLOCK);
     b.base1 = take(space, BLOCK);
-    b.c = take(space, k->q * BLOCK);
+    b.cc = take(space, 2 * k->q * BLOCK); /* [c mu, c]: c itself begins at c */
     b.base2 = take(space, BLOCK);
     b.psi1 = take(space, k->m * BLOCK);
     b.f = take(space, k->m * BLOCK);
-    b.w = take(space, 4 * k->q);
+    b.w = take(space, 4 * k->q + 4);
+    b.ZZ = take(space, 2 * k->m * k->q);
+    for (int64_t j = 0; j < k->m; j++)
+        for (int64_t q = 0; q < k->q; q++) {
+            double z = k->Z[j * k->q + q];
+            b.ZZ[2 * j * k->q + q] = LOG2E * z;
+            b.ZZ[(2 * j + 1) * k->q + q] = -0.25 * LOG2E * z * z;
+        }
     return b;
 }
 
@@ -317,9 +329,17 @@ static void fill_block(block_t *b, const rbf_t *k, const rows_t *rows, int64_t s
     transpose(rows->S + start * k->q, NULL, 1, count, k->q, ld, b->ST);
     transpose(rows->Y + start * rows->d, NULL, 0, count, rows->d, ld, b->YT);
     precision(k, b->ST, count, ld, 1, b->a, b->base1);
+    b->c = b->cc + k->q * ld;
     precision(k, b->ST, count, ld, 2, b->c, b->base2);
+    for (int64_t j = 0; j < k->q * ld; j += LANES) store(b->cc + j, load(b->c + j) * load(b->muT + j));
     psi1_block(k, b->muT, b->a, b->base1, ld, b->psi1);
-    psi2_exponents(k, b->muT, b->c, b->base2, ld, b->f);
+    psi2_exponents(k, b->muT, b->cc, b->base2, b->ZZ, ld, b->f);
+}
+
+/* Where the exponentials of the block at `start` are kept from the first round for the second; NULL where they are not. */
+static double *kept_at(const rbf_t *k, kept_t kept, int64_t start)
+{
+    return start / BLOCK < kept.blocks ? aligned(kept.exponentials) + start / BLOCK * (k->m * (k->m + 1) / 2 * BLOCK) : NULL;
 }
 
 /* sum over rows and dimensions of (S + mu^2 - 1 - log S) / 2 */
@@ -340,7 +360,7 @@ static double divergence(const block_t *b, const rbf_t *k, int64_t count, int64_
     return total;
 }
 
-int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, sums_t out,
+int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, kept_t kept, sums_t out,
                               double *space)
 {
     int64_t misfits = 0, pairs = k->m * (k->m + 1) / 2;
@@ -355,7 +375,7 @@ int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, int64_t first,
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
             int64_t count = smaller(BLOCK, end - start), ld = padded(count);
             fill_block(&b, k, rows, start, count, ld);
-            psi2_block(k, b.f, b.c, ld, b.w, psi2);
+            psi2_block(k, b.f, b.c, ld, b.w, kept_at(k, kept, start), psi2);
             kl += divergence(&b, k, count, ld);
             dot(b.psi1, k->m, b.YT, rows->d, ld, 1, B);
         }
@@ -367,20 +387,22 @@ int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, int64_t first,
     return misfits;
 }
 
-int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *weight_psi2,
-                              const double *weight_psi1Y, double *grad_mu, double *grad_S, sums_t out, double *space)
+int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, kept_t kept,
+                            const double *weight_psi2, const double *weight_psi1Y, double *grad_mu, double *grad_S,
+                            sums_t out, double *space)
 {
     int64_t misfits = 0, nZ = k->m * k->q, Q = k->q;
     space = aligned(space);
     block_t b = take_block(k, rows, &space);
     double *g1 = take(&space, k->m * BLOCK), *first1 = take(&space, Q * BLOCK), *second1 = take(&space, Q * BLOCK);
-    double *g = take(&space, 4 * BLOCK), *r = take(&space, k->m * BLOCK), *quadratic = take(&space, Q * BLOCK);
-    double *ZZ = take(&space, 2 * nZ), *cc = take(&space, 2 * Q * BLOCK);
+    double *total1 = take(&space, BLOCK), *total2 = take(&space, BLOCK), *g = take(&space, 4 * BLOCK);
+    double *r = take(&space, k->m * BLOCK), *quadratic = take(&space, Q * BLOCK);
+    double *powers = take(&space, 2 * nZ); /* Z and Z^2, [q][m] */
     double *rZ = take(&space, 2 * Q * BLOCK), *rc = take(&space, 2 * nZ), *grad = take(&space, nZ + Q);
     for (int64_t j = 0; j < k->m; j++)
         for (int64_t q = 0; q < Q; q++) {
-            ZZ[q * k->m + j] = k->Z[j * Q + q];
-            ZZ[(Q + q) * k->m + j] = k->Z[j * Q + q] * k->Z[j * Q + q];
+            powers[q * k->m + j] = k->Z[j * Q + q];
+            powers[(Q + q) * k->m + j] = k->Z[j * Q + q] * k->Z[j * Q + q];
         }
     for (int64_t c = first; c < last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
@@ -390,7 +412,7 @@ int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, int64_t first, i
             fill_block(&b, k, rows, start, count, ld);
 
             /* psi1: g1 = (weight_psi1Y Y^T) psi1. */
-            product(weight_psi1Y, k->m, rows->d, b.YT, g1, ld);
+            product(weight_psi1Y, k->m, rows->d, b.YT, 0, g1, ld);
             for (int64_t j = 0; j < k->m * ld; j += LANES) store(g1 + j, load(g1 + j) * load(b.psi1 + j));
             memset(first1, 0, (size_t)(Q * ld) * 8);
             memset(second1, 0, (size_t)(Q * ld) * 8);
@@ -399,36 +421,38 @@ int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, int64_t first, i
             /* psi2: the pairs; then r's products rZ = r^T [Z, Z^2] and rc = r [c mu, c]. */
             memset(r, 0, (size_t)(k->m * ld) * 8);
             memset(quadratic, 0, (size_t)(Q * ld) * 8);
-            psi2_gradient_block(k, weight_psi2, b.f, b.c, ld, b.w, g, r, quadratic, grad);
-            for (int64_t j = 0; j < Q * ld; j += LANES) {
-                store(cc + j, load(b.c + j) * load(b.muT + j));
-                store(cc + Q * ld + j, load(b.c + j));
-            }
-            product(ZZ, 2 * Q, k->m, r, rZ, ld);
-            dot(r, k->m, cc, 2 * Q, ld, 0, rc);
+            psi2_gradient_block(k, weight_psi2, b.f, b.c, ld, b.w, kept_at(k, kept, start), g, r, quadratic, grad);
+            product(powers, 2 * Q, k->m, r, 0, rZ, ld);
+            dot(r, k->m, b.cc, 2 * Q, ld, 0, rc);
             for (int64_t j = 0; j < k->m; j++)
                 for (int64_t q = 0; q < Q; q++)
                     grad[j * Q + q] += 2 * rc[j * 2 * Q + q] - k->Z[j * Q + q] * rc[j * 2 * Q + Q + q];
 
             /* rows: the gradients of mu and S, and alpha's sums over them */
             for (int64_t i = 0; i < ld; i += LANES) {
-                vec total1 = {0}, total2 = {0};
+                vec sum1 = {0}, sum2 = {0};
                 for (int64_t j = 0; j < k->m; j++) {
-                    total1 += load(g1 + j * ld + i);
-                    total2 += load(r + j * ld + i);
+                    sum1 += load(g1 + j * ld + i);
+                    sum2 += load(r + j * ld + i);
                 }
-                for (int64_t q = 0; q < Q; q++) {
+                store(total1 + i, sum1);
+                store(total2 + i, sum2);
+            }
+            for (int64_t q = 0; q < Q; q++) {
+                vec by_alpha = {0};
+                for (int64_t i = 0; i < ld; i += LANES) {
                     int64_t at = q * ld + i;
                     vec x = load(b.muT + at), S = load(b.ST + at), a = load(b.a + at), cq = load(b.c + at);
-                    vec D1 = k->alpha[q] * S + 1.0, D2 = 2 * k->alpha[q] * S + 1.0;
+                    vec all1 = load(total1 + i), all2 = load(total2 + i);
+                    vec inverse1 = 1 / (k->alpha[q] * S + 1.0), inverse2 = 1 / (2 * k->alpha[q] * S + 1.0);
                     vec one1 = load(first1 + at), two1 = load(second1 + at), mean = load(rZ + at);
-                    vec moment = x * (x * total2 - 2 * mean) + 0.5 * load(rZ + Q * ld + at) -
+                    vec moment = x * (x * all2 - 2 * mean) + 0.5 * load(rZ + Q * ld + at) -
                                  2 / LOG2E * load(quadratic + at);
-                    vec by_alpha = 0.5 * (S * total1 + two1 / D1) / D1 + (S * total2 + moment / D2) / D2;
-                    store(first1 + at, -a * one1 - 2 * cq * (x * total2 - mean) - (x + k->centre[q]));
-                    store(second1 + at, 0.5 * a * (a * two1 - total1) + cq * (2 * cq * moment - total2) - 0.5 + 0.5 / S);
-                    grad[nZ + q] -= lane_sum(by_alpha);
+                    by_alpha += 0.5 * (S * all1 + two1 * inverse1) * inverse1 + (S * all2 + moment * inverse2) * inverse2;
+                    store(first1 + at, -a * one1 - 2 * cq * (x * all2 - mean) - (x + k->centre[q]));
+                    store(second1 + at, 0.5 * a * (a * two1 - all1) + cq * (2 * cq * moment - all2) - 0.5 + 0.5 / S);
                 }
+                grad[nZ + q] -= lane_sum(by_alpha);
             }
             for (int64_t i = 0; i < count; i++)
                 for (int64_t q = 0; q < Q; q++) {

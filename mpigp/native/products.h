@@ -81,11 +81,12 @@ static inline void packed_product(const double *left, int64_t stride, int64_t ro
     }
 }
 
-/* out[i][row] = sum over k < inner of left[i][k] right[k][row], for `count` values of i and blocks of `places` rows. */
-static inline void product(const double *left, int64_t count, int64_t inner, const double *right, double *out, int64_t places)
+/* out[i][row] (+)= sum over k < inner of left[i][k] right[k][row], for `count` values of i and blocks of `places` rows. */
+static inline void product(const double *left, int64_t count, int64_t inner, const double *right, int add, double *out,
+                           int64_t places)
 {
     for (int64_t v = 0; v < places / LANES; v += WIDE)
-        product_vectors(tile_vectors(places / LANES - v), left, inner, count, right + v * LANES, places, inner, 0,
+        product_vectors(tile_vectors(places / LANES - v), left, inner, count, right + v * LANES, places, inner, add,
                         out + v * LANES, places);
 }
 
@@ -140,28 +141,37 @@ static inline void outer(const double *left, int64_t stride, int64_t count, cons
 }
 
 /* out[i][j] (+)= sum over the rows of left[i][row] right[j][row]: both have their rows in lanes. */
+INLINE void dot_tile(const int NI, const int NJ, const double *left, const double *right, int64_t places, int add,
+                     double *out, int64_t n_right)
+{
+    vec s[2][TALL];
+    double sums[TALL];
+    for (int i = 0; i < NI; i++)
+        for (int j = 0; j < TALL; j++) s[i][j] = (vec){0};
+    for (int64_t r = 0; r < places; r += LANES)
+        for (int i = 0; i < NI; i++) {
+            vec a = load(left + i * places + r);
+            for (int j = 0; j < NJ; j++) s[i][j] += a * load(right + j * places + r);
+        }
+    for (int i = 0; i < NI; i++) {
+        lane_sums(s[i][0], s[i][1], s[i][2], s[i][3], sums);
+        for (int j = 0; j < NJ; j++) out[i * n_right + j] = (add ? out[i * n_right + j] : 0) + sums[j];
+    }
+}
+
 static inline void dot(const double *left, int64_t n_left, const double *right, int64_t n_right, int64_t places, int add,
                        double *out)
 {
-    for (int64_t i = 0; i < n_left; i++) {
+#define TILE(NI, NJ) dot_tile(NI, NJ, left + i * places, right + j * places, places, add, out + i * n_right + j, n_right)
+    int64_t i = 0;
+    for (; i + 2 <= n_left; i += 2) {
         int64_t j = 0;
-#define TILE(NR)                                                                                          \
-    do {                                                                                                  \
-        vec s[TALL];                                                                                      \
-        for (int t = 0; t < NR; t++) s[t] = (vec){0};                                                     \
-        for (int64_t r = 0; r < places; r += LANES) {                                                     \
-            vec a = load(left + i * places + r);                                                          \
-            for (int t = 0; t < NR; t++) s[t] += a * load(right + (j + t) * places + r);                  \
-        }                                                                                                 \
-        for (int t = 0; t < NR; t++) {                                                                    \
-            double *at = out + i * n_right + j + t;                                                       \
-            *at = (add ? *at : 0) + lane_sum(s[t]);                                                       \
-        }                                                                                                 \
-    } while (0)
-        for (; j + TALL <= n_right; j += TALL) TILE(TALL);
-        for (; j < n_right; j++) TILE(1);
-#undef TILE
+        for (; j + TALL <= n_right; j += TALL) TILE(2, TALL);
+        for (; j < n_right; j++) TILE(2, 1);
     }
+    for (; i < n_left; i++)
+        for (int64_t j = 0; j < n_right; j++) TILE(1, 1);
+#undef TILE
 }
 
 #endif

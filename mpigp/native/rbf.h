@@ -27,6 +27,12 @@ typedef struct {
     double fine;         /* a power of two; 0 for sums of one word */
 } sums_t;
 
+/* Exponentials of psi2 kept from the first round for the second: those of the rank's first blocks of 64 rows. */
+typedef struct {
+    double *exponentials; /* (blocks, m(m+1)/2, 64), from the next multiple of 64 bytes on */
+    int64_t blocks;
+} kept_t;
+
 /* Each function is compiled once per instruction set, under a name of its own, and works on chunks [first, last); it returns
  * the number of chunk sums that do not fit their integers. `inverse` is L^-1 (m, m), lower triangular: A = L^-1 K. */
 #define DECLARE(isa)                                                                                                          \
@@ -34,9 +40,11 @@ typedef struct {
                                         sums_t, double *workspace);                                                           \
     int64_t regression_gradient_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, const double *inverse,      \
                                       const double *weight, const double *weight_psi1Y, sums_t, double *workspace);           \
-    int64_t gplvm_statistics_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, sums_t, double *workspace);    \
-    int64_t gplvm_gradient_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, const double *weight_psi2,       \
-                                 const double *weight_psi1Y, double *grad_mu, double *grad_S, sums_t, double *workspace);     \
+    int64_t gplvm_statistics_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, kept_t, sums_t,                \
+                                   double *workspace);                                                                       \
+    int64_t gplvm_gradient_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, kept_t,                          \
+                                 const double *weight_psi2, const double *weight_psi1Y, double *grad_mu, double *grad_S,     \
+                                 sums_t, double *workspace);                                                                 \
     void exponential_##isa(const double *, double *out, int64_t n, int64_t repeat);
 
 DECLARE(baseline)
@@ -54,9 +62,9 @@ typedef struct {
     int64_t (*regression_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, sums_t, double *);
     int64_t (*regression_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *,
                                    const double *, sums_t, double *);
-    int64_t (*gplvm_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, sums_t, double *);
-    int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *, double *,
-                              double *, sums_t, double *);
+    int64_t (*gplvm_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, kept_t, sums_t, double *);
+    int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, kept_t, const double *, const double *,
+                              double *, double *, sums_t, double *);
     void (*exponential)(const double *, double *, int64_t, int64_t);
 } rbf_functions;
 

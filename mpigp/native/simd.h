@@ -45,6 +45,30 @@ INLINE double lane_sum(vec v)
     return s;
 }
 
+/* out[j] = the sum of the lanes of the j-th vector: four at once, by shuffles. */
+INLINE void lane_sums(vec a, vec b, vec c, vec d, double *out)
+{
+#if LANES == 4
+    typedef int64_t index __attribute__((vector_size(32)));
+    vec ab = __builtin_shuffle(a, b, (index){0, 4, 2, 6}) + __builtin_shuffle(a, b, (index){1, 5, 3, 7});
+    vec cd = __builtin_shuffle(c, d, (index){0, 4, 2, 6}) + __builtin_shuffle(c, d, (index){1, 5, 3, 7});
+    vec sums = __builtin_shuffle(ab, cd, (index){0, 1, 4, 5}) + __builtin_shuffle(ab, cd, (index){2, 3, 6, 7});
+    memcpy(out, &sums, sizeof sums);
+#else
+    out[0] = lane_sum(a), out[1] = lane_sum(b), out[2] = lane_sum(c), out[3] = lane_sum(d);
+#endif
+}
+
+/* log2 of x in [1, 2), to 2 units in the last place of 1: with s = (x - c) / (x + c) and c = sqrt(2), log2 x - 1/2 is the odd
+ * series 2/ln 2 (s + s^3/3 + s^5/5 + ...), |s| <= 0.172. */
+INLINE vec log2_mantissa(vec x)
+{
+    const double root = 1.4142135623730951, scale = 2.8853900817779268;
+    vec s = (x - root) / (x + root), z = s * s, p = splat(1.0 / 21);
+    for (int k = 19; k > 0; k -= 2) p = p * z + splat(1.0 / k);
+    return scale * s * p + 0.5;
+}
+
 /* Four vectors become their powers of two, for exponents <= 1023, to 1.5 units in the last place; 2^-1020 for exponents
  * below that.
  *

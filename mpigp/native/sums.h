@@ -7,12 +7,14 @@
 
 #include <math.h>
 
+#define SKEW 72 /* doubles between arrays, so that their rows do not fall on the same places of the cache */
+
 static inline double *aligned(double *p) { return (double *)(((uintptr_t)p + 63) / 64 * 64); }
 
 static inline double *take(double **free_space, int64_t count)
 {
     double *p = *free_space;
-    *free_space += (count + 7) / 8 * 8;
+    *free_space += (count + 7) / 8 * 8 + SKEW;
     return p;
 }
 
