@@ -34,7 +34,7 @@ def bound(C: Floats, b: Floats, n: int, YY: float, KL: float, variance: float, b
 
     Parameters
     ----------
-    C : (m, m), L⁻¹ Ψ2 L⁻ᵀ, and b : (m, d), L⁻¹ Σψ1Y, both of the kernel of unit variance (L Lᵀ = K_mm + jitter I, likewise):
+    C : (m, m), L⁻¹ Ψ2 L⁻ᵀ, and b : (m, d), L⁻¹ Σψ1Y, with L Lᵀ = K_mm + jitter I, all of the kernel of unit variance:
         the variance enters here alone.
     YY : ΣY_iY_iᵀ.   KL : Σ KL(q(X_i) || p(X_i)), zero in regression.
 

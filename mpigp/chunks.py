@@ -1,6 +1,6 @@
 """Rows cut into chunks by n alone, and whole chunks given to ranks.
 
-A chunk's sums are computed by one thread, always with the same shape, so they have the same bits wherever they are computed.
+A chunk's sums are computed by one thread, always with the same shape, so they have the same bits wherever that is.
 """
 
 from __future__ import annotations

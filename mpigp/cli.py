@@ -14,7 +14,7 @@ from mpigp.errors import InputError
 from mpigp.launch import launch
 from mpigp.ranks import default_threads, launched_rank, world
 
-COMMANDS = ("evaluate", "synth", "convert", "info")
+COMMANDS = ("evaluate", "synth", "convert", "info", "demo")
 
 BAD_INPUT = 2
 
@@ -53,7 +53,7 @@ def build_parser() -> Parser:
 
 
 def configured(argv: list[str]) -> list[str]:
-    """Return the arguments with the options of `--config FILE.toml` put before the flags, which therefore override them."""
+    """Return the arguments with the options of `--config FILE.toml` put before the flags, which override them."""
     places = [place for place, word in enumerate(argv) if word == "--config" or word.startswith("--config=")]
     command = next((place for place, word in enumerate(argv) if word in COMMANDS), None)
     if not places or command is None:
@@ -88,22 +88,21 @@ def read_toml(path: str) -> dict[str, Any]:
         raise InputError(f"{path}: is not TOML: {error}") from error
 
 
-def main(argv: list[str] | None = None) -> NoReturn:
-    """Run the command line and exit with its code."""
-    argv = list(sys.argv[1:] if argv is None else argv)
+def execute(argv: list[str]) -> int:
+    """Run one command line in this process; return its exit code."""
     rank, comm = launched_rank(os.environ), None
     try:
         arguments = build_parser().parse_args(configured(argv))
         if arguments.ranks is not None:
             place = next(place for place, word in enumerate(argv) if word == "--ranks" or word.startswith("--ranks="))
             rest = argv[:place] + argv[place + (1 if "=" in argv[place] else 2) :]
-            sys.exit(launch(arguments.ranks, getattr(arguments, "threads", 1), rest))
+            return launch(arguments.ranks, getattr(arguments, "threads", 1), rest)
         module = importlib.import_module(f"mpigp.commands.{arguments.command}")
         if module.PARALLEL:
             comm = world()
             rank = comm.rank
         elif rank != 0:
-            sys.exit(0)  # one process is enough
+            return 0  # one process is enough
         figures = module.run(arguments, comm)
         if arguments.json and rank == 0:
             print(json.dumps(figures), flush=True)
@@ -112,5 +111,10 @@ def main(argv: list[str] | None = None) -> NoReturn:
             print(f"mpigp: {error}", file=sys.stderr, flush=True)
         if comm is not None:
             comm.Barrier()  # a rank that exits ends the job: not before the line above is out
-        sys.exit(BAD_INPUT)
-    sys.exit(0)
+        return BAD_INPUT
+    return 0
+
+
+def main(argv: list[str] | None = None) -> NoReturn:
+    """Run the command line and exit with its code."""
+    sys.exit(execute(list(sys.argv[1:] if argv is None else argv)))

@@ -1,8 +1,8 @@
 """Sums whose bits do not depend on the order of addition.
 
-Integer addition is associative: each chunk's sum is scaled by a power of two, rounded to an int64, and from there on everything
-(chunks, threads, ranks) adds integers. A scale comes from a bound that is known before the sum. One word resolves a sum to
-2⁻⁶¹ of its bound; a second word holds what the first rounds away, a further 2⁻⁴⁰.
+Integer addition is associative: each chunk's sum is scaled by a power of two and rounded to an int64, and from there
+on everything (chunks, threads, ranks) adds integers. A scale comes from a bound that is known before the sum. One word
+resolves a sum to 2⁻⁶¹ of its bound; a second word holds what the first rounds away, a further 2⁻⁴⁰.
 """
 
 from __future__ import annotations

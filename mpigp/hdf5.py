@@ -1,4 +1,4 @@
-"""HDF5 files read with care: what is missing, misshapen or no number is an InputError that says where and what to do."""
+"""HDF5 files read with care: what is missing, misshapen or no number is an InputError that says where."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ def find_mpiexec() -> str:
 def flags(version: str, ranks: int, threads: int, cores: int, root: bool) -> list[str]:
     """Return the options that this MPI's mpiexec needs.
 
-    Open MPI refuses root, and more ranks than cores, unless told otherwise; and it binds a rank to one core, where a rank of
-    several threads needs several. MPICH does none of these.
+    Open MPI refuses root, and more ranks than cores, unless told otherwise; and it binds a rank to one core, where a
+    rank of several threads needs several. MPICH does none of these.
     """
     if "Open MPI" not in version:
         return []

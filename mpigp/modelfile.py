@@ -15,7 +15,10 @@ from mpigp.parameters import Globals
 
 Floats = NDArray[np.float64]
 
-REMEDY = "a parameter file has /Z (m, q), /beta, /kernel/variance, /kernel/alpha (q,), for a GPLVM /latent/mu and /latent/S (n, q)"
+REMEDY = (
+    "a parameter file has /Z (m, q), /beta, /kernel/variance, /kernel/alpha (q,), and for a GPLVM "
+    "/latent/mu and /latent/S (n, q)"
+)
 
 
 class Standardisation(NamedTuple):

@@ -1,8 +1,8 @@
 """The two models: which sums over rows each needs, and what each makes of them.
 
-Both hand the same two matrices to the bound, C = L⁻¹ Ψ2 L⁻ᵀ and b = L⁻¹ Σψ1Y. Regression, where ψ1 = K_mi and ψ2 = K_mi K_im,
-sums them whitened, as AAᵀ and AY with A = L⁻¹ K_mn, which keeps the digits that forming Ψ2 first would lose. The GPLVM sums Ψ2
-and Σψ1Y and whitens the totals.
+Both hand the same two matrices to the bound, C = L⁻¹ Ψ2 L⁻ᵀ and b = L⁻¹ Σψ1Y. Regression, where ψ1 = K_mi and
+ψ2 = K_mi K_im, sums them whitened, as AAᵀ and AY with A = L⁻¹ K_mn, which keeps the digits that forming Ψ2 first would
+lose. The GPLVM sums Ψ2 and Σψ1Y and whitens the totals.
 """
 
 from __future__ import annotations
@@ -224,8 +224,8 @@ class GPLVM(Model):
             rows.kept(len(inducing.Z)),
             weights.matrix,
             weights.psi1Y,
-            rows.gradient_mu,
-            rows.gradient_S,
+            rows.gradients["mu"],
+            rows.gradients["S"],
             *part,
             FINE,
         )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Words = NDArray[np.int64]
 
-LARGEST_JITTER = 1e-2
+SMALLEST_JITTER, LARGEST_JITTER = 1e-12, 1e-2
 
 
 class EvaluationFailed(Exception):
@@ -47,7 +47,7 @@ class Evaluation(NamedTuple):
 
 
 class Master(NamedTuple):
-    """What rank 0 makes of the statistics: the bound, the weights of the second round, and the gradients through K_mm."""
+    """What rank 0 makes of the statistics: the bound, the second round's weights, and the gradients through K_mm."""
 
     bound: Bound
     weights: Weights
@@ -75,7 +75,7 @@ class Evaluator:
             try:
                 return self._evaluate(parameters, jitter)
             except NotPositiveDefinite:
-                jitter *= 10
+                jitter = max(10 * jitter, SMALLEST_JITTER)
                 if jitter > LARGEST_JITTER:
                     raise EvaluationFailed("the bound has no value here: the matrices stay singular up to "
                                            f"a jitter of {LARGEST_JITTER:g}") from None  # fmt: skip

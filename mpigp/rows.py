@@ -20,7 +20,7 @@ KEPT_DOUBLES = 3 * 2**19  # 12 MB
 
 
 class Rows:
-    """A rank's rows, in chunks; with S the inputs are uncertain (GPLVM) and the gradients of mu and S live here too.
+    """A rank's rows, in chunks; with S the inputs are uncertain (GPLVM) and their gradients live here too.
 
     Parameters
     ----------
@@ -30,6 +30,7 @@ class Rows:
 
     Attributes
     ----------
+    gradients : by name ("mu", "S"), (rows, q); none in regression
     YY : ΣY_iY_iᵀ over all ranks.   absolute_Y : (d,), Σ|Y_i| likewise, which bounds Σψ1Y.
     """
 
@@ -37,13 +38,12 @@ class Rows:
         self.n, self.mu, self.S, self.Y = n, mu, S, Y
         self.chunk = chunk_rows(n)
         self.native = native.Rows(mu, S, Y, self.chunk)
-        self.gradient_mu = None if S is None else np.zeros_like(mu)
-        self.gradient_S = None if S is None else np.zeros_like(mu)
+        self.gradients = {} if S is None else {"mu": np.zeros_like(mu), "S": np.zeros_like(mu)}
         self._kept = np.empty(0)
         self.absolute_Y, self.YY = _totals(comm, n, Y, self.chunk)
 
     def kept(self, m: int) -> Floats:
-        """Return room for the exponentials of ψ2, kept from the first round for the second: all of this rank's, or none.
+        """Return room to keep the exponentials of ψ2 from the first round for the second: all of this rank's, or none.
 
         They are worth keeping while they stay in the last-level cache. No bit depends on it.
         """

@@ -19,9 +19,9 @@ class Whitening(NamedTuple):
     """L Lᵀ = (K_mm + jitter I)[order][:, order] for the kernel of unit variance; L is (m, m), lower
     triangular, row-major.
 
-    The order is that of complete pivoting: each point is the one with the largest variance given those before it. The late
-    columns of L⁻¹, which are large (up to jitter^-½), then meet late entries of A = L⁻¹ K_mn, which are small, and nothing
-    cancels. In the order in which the points happen to come, the gradients lose four digits more.
+    The order is that of complete pivoting: each point is the one with the largest variance given those before it. The
+    late columns of L⁻¹, which are large (up to jitter^-½), then meet late entries of A = L⁻¹ K_mn, which are small, and
+    nothing cancels. In the order in which the points happen to come, the gradients lose three digits more.
     """
 
     L: Floats

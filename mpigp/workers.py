@@ -25,7 +25,7 @@ class Part(NamedTuple):
 
 
 class Workers:
-    """`count` threads with a workspace of `space` doubles each; BLAS keeps to one thread of its own per thread of ours."""
+    """`count` threads with a workspace of `space` doubles each; BLAS keeps to one thread per thread of ours."""
 
     def __init__(self, count: int, space: int) -> None:
         threadpool_limits(1)

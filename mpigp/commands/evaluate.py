@@ -50,8 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
     add("--y", default="Y", metavar="NAME", help="dataset of the outputs (default Y)")
-    add("--jitter", type=float, metavar="J",
-        help=f"added to the diagonal of K_mm, per unit of variance (default: the parameter file's, or {DEFAULT_JITTER:g})")  # fmt: skip
+    add(
+        "--jitter",
+        type=float,
+        metavar="J",
+        help=f"added to the diagonal of K_mm, per unit of variance (default: the file's, or {DEFAULT_JITTER:g})",
+    )
 
 
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
@@ -62,7 +66,9 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
         if arguments.output and comm.rank == 0:
             check_writable(arguments.output)
         model, parameters, jitter, n, arrays = read(arguments, comm)
-    evaluator = Evaluator(comm, model, Rows(comm, n, *arrays), *parameters.Z.shape, arguments.threads)
+    m, q = parameters.Z.shape
+    rows = Rows(comm, n, *arrays)
+    evaluator = Evaluator(comm, model, rows, m, q, arguments.threads)
 
     try:
         start = time.perf_counter()
@@ -79,7 +85,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
         raise InputError(f"{arguments.params}: {error}: move the inducing points apart, or change alpha") from error
 
     if arguments.output:
-        write(arguments.output, comm, evaluation, evaluator.rows)
+        write(arguments.output, comm, evaluation, rows)
     figures = {
         "bound": evaluation.bound,
         "seconds": statistics.median(seconds),
@@ -87,9 +93,9 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
         "threads": arguments.threads,
         "model": model.name,
         "n": n,
-        "m": evaluator.m,
-        "q": evaluator.q,
-        "d": evaluator.d,
+        "m": m,
+        "q": q,
+        "d": rows.Y.shape[1],
         "jitter": evaluation.jitter,
         "all_seconds": seconds,
         "phases": {name: total / len(seconds) for name, total in evaluator.phases.seconds.items()},
@@ -100,7 +106,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     }
     if comm.rank == 0:
         print(f"bound {evaluation.bound!r} nats, {figures['seconds']:.4g} s per evaluation "
-              f"({model.name}, n = {n}, m = {evaluator.m}, {comm.size} ranks × {arguments.threads} threads)")  # fmt: skip
+              f"({model.name}, n = {n}, m = {m}, {comm.size} ranks × {arguments.threads} threads)")  # fmt: skip
         if evaluation.jitter != jitter:
             print(f"jitter: grew from {jitter:g} to {evaluation.jitter:g}, because K_mm could not be factorised")
     return figures
@@ -112,7 +118,7 @@ def read(arguments: argparse.Namespace, comm: Comm) -> tuple[Model, Globals, flo
         model = read_model(params)
         parameters = read_globals(params)
         q = parameters.Z.shape[1]
-        jitter = arguments.jitter if arguments.jitter is not None else float(params.attrs.get("jitter", DEFAULT_JITTER))
+        jitter = float(params.attrs.get("jitter", DEFAULT_JITTER)) if arguments.jitter is None else arguments.jitter
         if not jitter >= 0:
             raise InputError(f"jitter: is {jitter:g}: give a number ≥ 0")
         sets = find(data, arguments.y, arguments.x if model.name == "regression" else None)
@@ -123,7 +129,8 @@ def read(arguments: argparse.Namespace, comm: Comm) -> tuple[Model, Globals, flo
         else:
             if sets.X.shape[1] != q:
                 raise InputError(
-                    f"{arguments.params}: /Z: has {q} columns, {arguments.data}: {sets.X.name} has {sets.X.shape[1]}: they must agree"
+                    f"{arguments.params}: /Z: has {q} columns, and {sets.X.name} of {arguments.data} has "
+                    f"{sets.X.shape[1]}: they must agree"
                 )
             mu = standardised(params, "x", read_rows(sets.X, start, stop))
         Y = standardised(params, "y", read_rows(sets.Y, start, stop))
@@ -138,9 +145,8 @@ def standardised(params: h5py.File, column: str, values: Any) -> Any:
 
 def write(path: str, comm: Comm, evaluation: Evaluation, rows: Rows) -> None:
     """Write the bound and its gradients; rank 0 writes, the others send it their rows."""
-    local = {} if rows.S is None else {"mu": rows.gradient_mu, "S": rows.gradient_S}
     if comm.rank != 0:
-        for values in local.values():
+        for values in rows.gradients.values():
             list(gather_rows(comm, values))
         return
     assert evaluation.gradient is not None
@@ -149,7 +155,7 @@ def write(path: str, comm: Comm, evaluation: Evaluation, rows: Rows) -> None:
         file.attrs["jitter"] = evaluation.jitter
         for name, value in evaluation.gradient._asdict().items():
             file[f"gradient/{name}"] = value
-        for name, values in local.items():
+        for name, values in rows.gradients.items():
             item = file.create_dataset(f"gradient/{name}", (rows.n, values.shape[1]), "f8")
             start = 0
             for block in gather_rows(comm, values):

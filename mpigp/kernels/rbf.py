@@ -1,6 +1,6 @@
 """The RBF kernel with ARD weights, k(x, x') = exp(−½ Σ_q α_q (x_q − x'_q)²), of unit variance (the bound puts σ_f² in).
 
-Between inducing points it is computed here; its sums over rows, and their gradients, are the compiled loops of mpigp.native:
+Between inducing points it is computed here; its sums over rows and their gradients are the loops of mpigp.native:
 
     ψ1_i(m)    = Π_q (α_q S_iq + 1)^(−½)  exp(−½ a_iq (μ_iq − Z_mq)²)                   a_iq = α_q / (α_q S_iq + 1)
     ψ2_i(m,m') = Π_q (2α_q S_iq + 1)^(−½) exp(−¼ α_q (Z_mq − Z_m'q)² − c_iq (μ_iq − ½(Z_mq + Z_m'q))²)
@@ -25,7 +25,7 @@ def gram(Z: Floats, alpha: Floats) -> Floats:
 
 
 def gradient_limits(weight: float, Z: Floats, alpha: Floats) -> Floats:
-    """Return limits (m·q + q) of the row sums that make the gradients of Z and alpha, for a total `weight` of |∂F/∂ψ| ψ.
+    """Return limits (m·q + q) of the gradients of Z and alpha through the rows, for a total `weight` of |∂F/∂ψ| ψ.
 
     u exp(−αu²/2) ≤ (eα)^(−½) and u² exp(−αu²/2) ≤ 2/(eα), whatever the rows: no ψ moves faster than 4√α ψ_max with Z,
     nor than 4/α ψ_max with α. As α → 0 the second is no limit; rows up to 2²⁰ times as far as the inducing points are
