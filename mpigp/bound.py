@@ -20,6 +20,7 @@ class Bound(NamedTuple):
     by_C : ∂F/∂C (m, m), symmetric
     by_b : ∂F/∂b (m, d)
     by_variance, by_beta : at fixed C and b
+    s, L_B, g : as below
     """
 
     value: float
@@ -27,6 +28,9 @@ class Bound(NamedTuple):
     by_b: Floats
     by_variance: float
     by_beta: float
+    s: float
+    L_B: Floats
+    g: Floats
 
 
 def bound(C: Floats, b: Floats, n: int, YY: float, KL: float, variance: float, beta: float) -> Bound:
@@ -77,4 +81,4 @@ def bound(C: Floats, b: Floats, n: int, YY: float, KL: float, variance: float, b
     by_beta = 0.5 * n * d / beta - 0.5 * YY + 0.5 * s * cc + variance * by_s
     if not math.isfinite(value):
         raise NotPositiveDefinite
-    return Bound(value, by_C, beta * s * g, beta * by_s, by_beta)
+    return Bound(value, by_C, beta * s * g, beta * by_s, by_beta, s, L_B, g)

@@ -20,7 +20,7 @@ FINE = 2.0**40
 def scale_for(bound: Floats | float) -> Floats:
     """Return powers of two that bring sums of absolute value ≤ `bound` below 2⁶¹; a bound of zero is taken as tiny."""
     _, exponent = np.frexp(np.maximum(bound, 1e-280))
-    return np.ldexp(1.0, np.minimum(61 - exponent, 1000))
+    return np.ldexp(1.0, np.minimum(61 - exponent, 900))
 
 
 def from_one_word(words: Words, scale: Floats) -> Floats:

@@ -26,9 +26,9 @@ Floats = NDArray[np.float64]
 Words = NDArray[np.int64]
 
 
-STRAIGHT = 1e9
-"""Up to this product of signal-to-noise ratio and condition number, ∂F/∂K_mn may be taken straight from K_mn: rounding
-moves its entries by some 1e-16 of the product (measured: tests/test_accuracy.py)."""
+STRAIGHT = 2e8
+"""Up to this product of signal-to-noise ratio and condition number, regression's gradients may be taken straight from
+K_mn: rounding moves them by some 1e-15 of the product (measured: tests/test_accuracy.py)."""
 
 
 class Inducing:
@@ -38,8 +38,8 @@ class Inducing:
     """
 
     def __init__(self, Z: Floats, alpha: Floats, jitter: float, signal_to_noise: float) -> None:
-        centre = Z.mean(axis=0)
-        Z = Z - centre
+        self.centre = Z.mean(axis=0)
+        Z = Z - self.centre
         K = rbf.gram(Z, alpha)
         self.whitening: Whitening = whiten(K, jitter)
         order = self.whitening.order
@@ -47,7 +47,7 @@ class Inducing:
         self.K = K[order][:, order]
         self.alpha = alpha
         self.straight = signal_to_noise <= STRAIGHT * float(np.diag(self.whitening.L).min()) ** 2
-        self.native = native.Kernel(self.Z, centre, alpha)
+        self.native = native.Kernel(self.Z, self.centre, alpha)
 
     @cached_property
     def inverse(self) -> Floats:
@@ -67,14 +67,15 @@ class Summary(NamedTuple):
 class Weights(NamedTuple):
     """What every rank needs of the bound's derivatives: the weights of its rows' statistics.
 
-    matrix : (m, m) with ∂F/∂K_mn = matrix A + psi1Y Yᵀ in regression, or matrix K + psi1Y Yᵀ where `Inducing.straight`;
-        of ψ2's pairs (m(m+1)/2,) in the GPLVM
+    matrix : (m, m) in regression, or of ψ2's pairs (m(m+1)/2,) in the GPLVM
     psi1Y : (m, d), ∂F/∂(Σψ1Y)
+    fit : (m, d) with the residuals E = Y − Aᵀ fit of regression; used where not `Inducing.straight`
     limit : a bound of Σ |∂F/∂ψ| ψ over all rows
     """
 
     matrix: Floats
     psi1Y: Floats
+    fit: Floats
     limit: float
 
 
@@ -112,9 +113,14 @@ class Model(ABC):
             ]
         )
 
-    def gradient_scale(self, inducing: Inducing, weights: Weights) -> Floats:
-        """Return the scales of the integers of the gradients of Z and alpha."""
-        return scale_for(rbf.gradient_limits(weights.limit, inducing.Z, inducing.alpha))
+    def gradient_scale(self, inducing: Inducing, weights: Weights, rows: Rows) -> Floats:
+        """Return the scales of the second round's integers: the gradients of Z and alpha.
+
+        As α → 0 nothing bounds their totals, so each chunk may have an equal share of the words.
+        """
+        Z = inducing.Z + inducing.centre
+        extent = np.maximum(rows.highest, Z.max(axis=0)) - np.minimum(rows.lowest, Z.min(axis=0))
+        return scale_for(rbf.gradient_limits(weights.limit, len(Z), inducing.alpha, extent) * rows.all_chunks)
 
     @abstractmethod
     def add_statistics(self, inducing: Inducing, rows: Rows, part: Part) -> int:
@@ -128,33 +134,40 @@ class Model(ABC):
     def weight_shape(self, m: int) -> tuple[int, ...]:
         """Return the shape of the weights' matrix."""
 
-    def backward(
-        self, inducing: Inducing, summary: Summary, bound: Bound, rows: Rows
-    ) -> tuple[Weights, Floats, Floats]:
-        """Return the weights of the second round, and the gradients of Z (m, q) and alpha (q,) through K_mm.
-
-        ∂F/∂K_mn = N A + L⁻ᵀ ∂F/∂b Yᵀ with N = 2 L⁻ᵀ ∂F/∂C. K_mm enters through L alone, and F does not change when L is
-        turned by a rotation: ∂F/∂K_mm = −½ (N C + L⁻ᵀ ∂F/∂b bᵀ) L⁻¹, made symmetric.
-        """
-        L = inducing.whitening.L
-        N = 2 * solve(L, bound.by_C, transposed=True)
-        psi1Y = solve(L, bound.by_b, transposed=True)
-        half = solve(L, (N @ summary.C + psi1Y @ summary.b.T).T, transposed=True)
-        gram = -0.25 * (half + half.T) * inducing.K
-        matrix, pair = self._pair_weights(inducing, summary, N)
-        if pair is not None:
-            gram += pair
-        limit = rows.n * float(np.abs(matrix).sum()) + float((np.abs(psi1Y) @ rows.absolute_Y).sum())
-        by_Z, by_alpha = native.gram_gradient(np.ascontiguousarray(gram), inducing.Z, inducing.alpha)
-        return Weights(np.ascontiguousarray(matrix), np.ascontiguousarray(psi1Y), limit), by_Z, by_alpha
+    @abstractmethod
+    def weights(self, inducing: Inducing, summary: Summary, bound: Bound, rows: Rows) -> Weights:
+        """Return the weights of the second round."""
 
     @abstractmethod
-    def _pair_weights(self, inducing: Inducing, summary: Summary, N: Floats) -> tuple[Floats, Floats | None]:
-        """Return the weights' matrix, and what Ψ2's dependence on Z alone adds to ∂F/∂K ∘ K."""
+    def gram_weights(
+        self, inducing: Inducing, summary: Summary, bound: Bound, weights: Weights, rest: Floats
+    ) -> Floats:
+        """Return ∂F/∂K ∘ K (m, m), whose row m gives the gradient of Z_m; `rest` are the sums after Z's and alpha's."""
 
     @abstractmethod
     def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
         """Add the gradients of Z and alpha through the part's rows; set those of mu and S."""
+
+
+def _both_sides(L: Floats, W: Floats) -> Floats:
+    """Return L⁻ᵀ W L⁻¹ (m, m), exactly symmetric."""
+    half = solve(L, solve(L, W, transposed=True).T, transposed=True)
+    return 0.5 * (half + half.T)
+
+
+def _by_gram(inducing: Inducing, summary: Summary, bound: Bound) -> Floats:
+    """Return ∂F/∂K_mm ∘ K_mm (m, m) through L.
+
+    K_mm enters C and b through L alone, and F does not change when L is turned by a rotation:
+    ∂F/∂K_mm = −½ L⁻ᵀ (2 ∂F/∂C C + ∂F/∂b bᵀ) L⁻¹, made symmetric.
+    """
+    inner = 2 * bound.by_C @ summary.C + bound.by_b @ summary.b.T
+    return -0.5 * _both_sides(inducing.whitening.L, inner) * inducing.K
+
+
+def _absolute_residuals(fit: Floats, rows: Rows) -> Floats:
+    """Return a bound (d,) of Σ|E_i| with E = Y − Aᵀ fit; no entry of A exceeds 1."""
+    return rows.absolute_Y + rows.n * np.abs(fit).sum(axis=0)
 
 
 class Regression(Model):
@@ -174,17 +187,46 @@ class Regression(Model):
     def weight_shape(self, m: int) -> tuple[int, ...]:
         return (m, m)
 
-    def _pair_weights(self, inducing: Inducing, summary: Summary, N: Floats) -> tuple[Floats, Floats | None]:
-        # ∂F/∂K_mn = N A, or N L⁻¹ K: a triangular product less, but L⁻¹ twice over, which may cost the digits again.
-        if not inducing.straight:
-            return N, None
-        half = solve(inducing.whitening.L, N.T, transposed=True)
-        return 0.5 * (half + half.T), None
+    def weights(self, inducing: Inducing, summary: Summary, bound: Bound, rows: Rows) -> Weights:
+        """Return N and p with ∂F/∂K_mn = N A + p Eᵀ, E = Y − s Aᵀg; or where `straight`, with ∂F/∂K_mn = N K + p Yᵀ.
+
+        ∂F/∂K_mn = L⁻ᵀ (2 ∂F/∂C A + ∂F/∂b Yᵀ), in which I − P⁻¹ = s C P⁻¹, and −βs² g gᵀ A joins Y. Straight from K it
+        takes a triangular product less, but L⁻¹ twice over.
+        """
+        L, d = inducing.whitening.L, summary.b.shape[1]
+        psi1Y = solve(L, bound.by_b, transposed=True)
+        if inducing.straight:
+            matrix = _both_sides(L, 2 * bound.by_C)
+            fit = np.zeros_like(psi1Y)
+        else:
+            CP_inverse = solve(bound.L_B, solve(bound.L_B, summary.C), transposed=True).T
+            matrix = d * bound.s**2 * solve(L, CP_inverse, transposed=True)
+            fit = bound.s * bound.g
+        limit = rows.n * float(np.abs(matrix).sum()) + float((np.abs(psi1Y) @ _absolute_residuals(fit, rows)).sum())
+        return Weights(np.ascontiguousarray(matrix), np.ascontiguousarray(psi1Y), np.ascontiguousarray(fit), limit)
+
+    def gradient_scale(self, inducing: Inducing, weights: Weights, rows: Rows) -> Floats:
+        scale = super().gradient_scale(inducing, weights, rows)
+        if inducing.straight:
+            return scale
+        residuals = scale_for(_absolute_residuals(weights.fit, rows) * rows.all_chunks)
+        return np.append(scale, np.tile(residuals, len(inducing.Z)))
+
+    def gram_weights(
+        self, inducing: Inducing, summary: Summary, bound: Bound, weights: Weights, rest: Floats
+    ) -> Floats:
+        # ∂F/∂K_mm = −½ (N C + p (AE)ᵀ) L⁻¹. This nearly cancels the rows' part, so it must round as that did: the same
+        # N and p, AE summed over the rows, and not made symmetric.
+        if inducing.straight:
+            return _by_gram(inducing, summary, bound)
+        AE = rest.reshape(weights.psi1Y.shape)
+        inner = weights.matrix @ summary.C + weights.psi1Y @ AE.T
+        return -0.5 * solve(inducing.whitening.L, inner.T, transposed=True).T * inducing.K
 
     def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
         inverse = None if inducing.straight else inducing.inverse
         return native.regression_gradient(
-            inducing.native, rows.native, inverse, weights.matrix, weights.psi1Y, *part, FINE
+            inducing.native, rows.native, inverse, weights.matrix, weights.psi1Y, weights.fit, *part, FINE
         )
 
 
@@ -209,13 +251,20 @@ class GPLVM(Model):
     def weight_shape(self, m: int) -> tuple[int, ...]:
         return (m * (m + 1) // 2,)
 
-    def _pair_weights(self, inducing: Inducing, summary: Summary, N: Floats) -> tuple[Floats, Floats | None]:
-        assert summary.psi2 is not None
-        half = solve(inducing.whitening.L, N.T, transposed=True)
-        by_psi2 = 0.25 * (half + half.T)
-        matrix = by_psi2 * np.sqrt(inducing.K)
+    def weights(self, inducing: Inducing, summary: Summary, bound: Bound, rows: Rows) -> Weights:
+        matrix = _both_sides(inducing.whitening.L, bound.by_C) * np.sqrt(inducing.K)
+        psi1Y = np.ascontiguousarray(solve(inducing.whitening.L, bound.by_b, transposed=True))
+        limit = rows.n * float(np.abs(matrix).sum()) + float((np.abs(psi1Y) @ rows.absolute_Y).sum())
         np.fill_diagonal(matrix, 0.5 * np.diag(matrix))  # the loops count each pair twice
-        return packed(matrix), 0.5 * by_psi2 * summary.psi2  # ψ2's factor of Z alone is k^½: half the derivative
+        return Weights(packed(matrix), psi1Y, np.zeros_like(psi1Y), limit)
+
+    def gram_weights(
+        self, inducing: Inducing, summary: Summary, bound: Bound, weights: Weights, rest: Floats
+    ) -> Floats:
+        assert summary.psi2 is not None
+        by_psi2 = _both_sides(inducing.whitening.L, bound.by_C)
+        # ψ2's factor of Z alone is k^½: half the derivative.
+        return _by_gram(inducing, summary, bound) + 0.5 * by_psi2 * summary.psi2
 
     def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
         return native.gplvm_gradient(

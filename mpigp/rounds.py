@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mpigp import native
 from mpigp.bound import Bound, bound
 from mpigp.exactsum import from_two_words
-from mpigp.models import Inducing, Model, Weights
+from mpigp.models import Inducing, Model, Summary, Weights
 from mpigp.parameters import Globals
 from mpigp.phases import Phases
 from mpigp.rows import Rows
@@ -47,12 +47,11 @@ class Evaluation(NamedTuple):
 
 
 class Master(NamedTuple):
-    """What rank 0 makes of the statistics: the bound, the second round's weights, and the gradients through K_mm."""
+    """What rank 0 makes of the statistics."""
 
+    summary: Summary
     bound: Bound
     weights: Weights
-    by_Z: Floats
-    by_alpha: Floats
 
 
 class Evaluator:
@@ -91,22 +90,19 @@ class Evaluator:
             words = self._sum_statistics(inducing)
         self._allreduce(words)
 
-        master: Master | None = None
-        if self.comm.rank == 0:
-            with self.phases("bound"):
-                master = self._bound(inducing, words, parameters)
+        with self.phases("bound"):
+            master = self._bound(inducing, words, parameters) if self.comm.rank == 0 else None
         value, weights = self._broadcast_weights(master)
 
         with self.phases("gradients"):
-            scale = self.model.gradient_scale(inducing, weights)
+            scale = self.model.gradient_scale(inducing, weights, self.rows)
             words = self._sum_gradient(inducing, weights, scale)
         self._allreduce(words)
         if words[-1]:
             raise EvaluationFailed("the gradient has no value here: rows lie too far from the inducing points")
-        gradient = None
-        if master is not None:
-            with self.phases("bound"):
-                gradient = self._gradient(inducing, master, from_two_words(words[:-1], scale))
+        with self.phases("bound"):
+            sums = from_two_words(words[:-1], scale)
+            gradient = None if master is None else self._gradient(inducing, master, sums)
         return Evaluation(value, gradient, jitter)
 
     def _sum_statistics(self, inducing: Inducing) -> Words:
@@ -138,30 +134,33 @@ class Evaluator:
             )
         except NotPositiveDefinite:
             return None
-        return Master(F, *self.model.backward(inducing, summary, F, self.rows))
+        return Master(summary, F, self.model.weights(inducing, summary, F, self.rows))
 
     def _gradient(self, inducing: Inducing, master: Master, sums: Floats) -> Globals:
-        by_Z = np.empty_like(master.by_Z)
-        by_Z[inducing.whitening.order] = master.by_Z + sums[: self.m * self.q].reshape(by_Z.shape)
-        by_alpha = master.by_alpha + sums[self.m * self.q :]
-        return Globals(by_Z, master.bound.by_variance, by_alpha, master.bound.by_beta)
+        """Return the gradient from the rows' sums and, through K_mm, from the master's."""
+        from_rows, alpha_from_rows, rest = np.split(sums, [self.m * self.q, self.m * self.q + self.q])
+        gram = self.model.gram_weights(inducing, *master, rest)
+        through_K, by_alpha = native.gram_gradient(np.ascontiguousarray(gram), inducing.Z, inducing.alpha)
+        by_Z = np.empty_like(through_K)
+        by_Z[inducing.whitening.order] = through_K + from_rows.reshape(by_Z.shape)
+        return Globals(by_Z, master.bound.by_variance, by_alpha + alpha_from_rows, master.bound.by_beta)
 
     def _broadcast_weights(self, master: Master | None) -> tuple[float, Weights]:
         """Tell every rank F and the weights; a bound without a value is everybody's failure."""
-        shape = self.model.weight_shape(self.m)
-        size = int(np.prod(shape))
+        shape, pairs = self.model.weight_shape(self.m), (self.m, self.d)
+        ends = np.cumsum([int(np.prod(shape)), self.m * self.d, self.m * self.d])
         buffer = None
         if self.comm.rank == 0:
             if master is None:
-                buffer = np.full(size + self.m * self.d + 2, np.nan)
+                buffer = np.full(ends[-1] + 2, np.nan)
             else:
-                w = master.weights
-                buffer = np.concatenate([w.matrix.ravel(), w.psi1Y.ravel(), [w.limit, master.bound.value]])
-        told = self._broadcast(buffer, size + self.m * self.d + 2)
+                matrix, psi1Y, fit, limit = master.weights
+                buffer = np.concatenate([matrix.ravel(), psi1Y.ravel(), fit.ravel(), [limit, master.bound.value]])
+        told = self._broadcast(buffer, int(ends[-1]) + 2)
         if np.isnan(told[-1]):
             raise NotPositiveDefinite
-        matrix, psi1Y, (limit, value) = np.split(told, [size, size + self.m * self.d])
-        return float(value), Weights(matrix.reshape(shape), psi1Y.reshape(self.m, self.d), float(limit))
+        matrix, psi1Y, fit, (limit, value) = np.split(told, ends)
+        return float(value), Weights(matrix.reshape(shape), psi1Y.reshape(pairs), fit.reshape(pairs), float(limit))
 
     def _broadcast(self, buffer: Floats | None, size: int) -> Floats:
         with self.phases("wait"):

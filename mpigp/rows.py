@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpigp import native
-from mpigp.chunks import chunk_rows
+from mpigp.chunks import chunk_count, chunk_rows
 from mpigp.exactsum import from_two_words, scale_for, to_two_words
 
 if TYPE_CHECKING:
@@ -31,15 +31,17 @@ class Rows:
     Attributes
     ----------
     gradients : by name ("mu", "S"), (rows, q); none in regression
+    lowest, highest : (q,), the ends of mu over all ranks, as it was given
     YY : ΣY_iY_iᵀ over all ranks.   absolute_Y : (d,), Σ|Y_i| likewise, which bounds Σψ1Y.
     """
 
     def __init__(self, comm: Comm, n: int, mu: Floats, S: Floats | None, Y: Floats) -> None:
         self.n, self.mu, self.S, self.Y = n, mu, S, Y
-        self.chunk = chunk_rows(n)
-        self.native = native.Rows(mu, S, Y, self.chunk)
+        self.chunk, self.all_chunks = chunk_rows(n), chunk_count(n)
+        self.native = native.Rows(mu, S, Y, self.chunk, self.all_chunks)
         self.gradients = {} if S is None else {"mu": np.zeros_like(mu), "S": np.zeros_like(mu)}
         self._kept = np.empty(0)
+        self.lowest, self.highest = _ends(comm, mu)
         self.absolute_Y, self.YY = _totals(comm, n, Y, self.chunk)
 
     def kept(self, m: int) -> Floats:
@@ -57,6 +59,15 @@ class Rows:
     def chunks(self) -> int:
         """The number of this rank's chunks."""
         return -(-len(self.Y) // self.chunk)
+
+
+def _ends(comm: Comm, mu: Floats) -> tuple[Floats, Floats]:
+    """Return the smallest and the largest mu (q,) of all ranks."""
+    from mpi4py import MPI
+
+    ends = np.append(mu.max(axis=0, initial=-np.inf), -mu.min(axis=0, initial=np.inf))
+    comm.Allreduce(MPI.IN_PLACE, ends, op=MPI.MAX)
+    return -ends[mu.shape[1] :], ends[: mu.shape[1]]
 
 
 def _totals(comm: Comm, n: int, Y: Floats, chunk: int) -> tuple[Floats, float]:

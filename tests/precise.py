@@ -1,7 +1,7 @@
-"""The regression bound and its gradient in 400-bit arithmetic, from the formulas that lose digits in double precision.
+"""The regression bound and its gradient in 256-bit arithmetic, from the formulas that lose digits in double precision.
 
-Numbers are integers of 2⁻⁴⁰⁰ in object arrays: an addition is exact, a product is rounded to 2⁻⁴⁰⁰. With P = K_mm + β Ψ2,
-neither whitened, g = P⁻¹B and G the derivative by the matrix that stands below the bar (jitter included in K_mm):
+Numbers are integers of 2⁻²⁵⁶ in object arrays: additions are exact, products are rounded to 2⁻²⁵⁶. The jitter is part
+of K_mm; with P = K_mm + β Ψ2, not whitened, and g = P⁻¹B:
 
     F = −nd/2 log 2π + nd/2 log β + d/2 (log|K_mm| − log|P|) − β/2 YY − βd/2 (n σ_f² − tr K_mm⁻¹Ψ2) + β²/2 tr Bᵀg
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 import mpmath
 import numpy as np
 
-BITS = 400
+BITS = 256
 ONE = 1 << BITS
 
 _exact = np.frompyfunc(lambda x: int(mpmath.ldexp(mpmath.mpf(float(x)), BITS)), 1, 1)
@@ -35,9 +35,7 @@ def _double(a):
 
 
 def _kernel(A, B, variance, alpha):
-    exponent = sum(
-        _times(a, _times(u, u)) for a, u in zip(alpha, np.moveaxis(A[:, None] - B[None], 2, 0), strict=True)
-    )
+    exponent = sum(_times(a, _times(u, u)) for a, u in zip(alpha, np.moveaxis(A[:, None] - B[None], 2, 0), strict=True))
     return _times(variance, _exponential(-exponent >> 1))
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -11,7 +13,7 @@ import numpy as np
 import reference
 from mpi4py import MPI
 
-from mpigp.models import GPLVM, Model, Regression
+from mpigp.models import GPLVM, Inducing, Model, Regression, Summary
 from mpigp.parameters import Globals
 from mpigp.rounds import Evaluator
 from mpigp.rows import Rows
@@ -53,6 +55,11 @@ def make(n: int, m: int, q: int, d: int, seed: int = 0) -> Problem:
     return Problem(mu, rng.uniform(0.05, 1.0, size=(n, q)), Y, parameters)
 
 
+def change(problem: Problem, **parameters: object) -> Problem:
+    """Return the problem with other parameters."""
+    return problem._replace(parameters=problem.parameters._replace(**parameters))
+
+
 def evaluate(
     model: Model,
     mu: np.ndarray,
@@ -63,17 +70,107 @@ def evaluate(
     threads: int = 1,
 ) -> Result:
     """Evaluate the bound and all gradients on one rank; S is left out in regression."""
-    S = None if model is REGRESSION else np.array(S, order="C")
+    S = None if model.name == REGRESSION.name else np.array(S, order="C")
     rows = Rows(MPI.COMM_SELF, len(Y), np.array(mu, order="C"), S, np.array(Y, order="C"))
     m, q = parameters.Z.shape
     evaluation = Evaluator(MPI.COMM_SELF, model, rows, m, q, threads)(parameters, jitter)
-    return Result(evaluation.bound, evaluation.gradient, rows.gradient_mu, rows.gradient_S, evaluation.jitter)
+    return Result(
+        evaluation.bound, evaluation.gradient, rows.gradients.get("mu"), rows.gradients.get("S"), evaluation.jitter
+    )
+
+
+class Team:
+    """Threads that stand for the ranks of a communicator; `sums` keeps the result of each reduction."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.barrier = threading.Barrier(size)
+        self.buffers: list[np.ndarray] = [np.empty(0)] * size
+        self.sums: list[np.ndarray] = []
+
+    def run(self, work: Callable[[Member], object]) -> list:
+        """Return what `work` returns on each rank; an exception of one rank ends all."""
+
+        def run(rank: int) -> object:
+            try:
+                return work(Member(self, rank))
+            except BaseException:
+                self.barrier.abort()
+                raise
+
+        with ThreadPoolExecutor(self.size) as pool:
+            return list(pool.map(run, range(self.size)))
+
+
+class Member:
+    """What the engine uses of a communicator, for one rank of a team."""
+
+    def __init__(self, team: Team, rank: int) -> None:
+        self.team, self.rank, self.size = team, rank, team.size
+
+    def Barrier(self) -> None:
+        self.team.barrier.wait(60)
+
+    def Bcast(self, buffer: np.ndarray, root: int = 0) -> None:
+        self.team.buffers[self.rank] = buffer
+        self.Barrier()
+        if self.rank != root:
+            buffer[...] = self.team.buffers[root]
+        self.Barrier()
+
+    def Allreduce(self, _: object, buffer: np.ndarray, op: MPI.Op) -> None:
+        self.team.buffers[self.rank] = buffer
+        self.Barrier()
+        total = (np.max if op == MPI.MAX else np.sum)(self.team.buffers, axis=0)
+        self.Barrier()
+        buffer[...] = total
+        if self.rank == 0:
+            self.team.sums.append(total)
+
+
+def evaluate_on_ranks(
+    model: Model, problem: Problem, jitter: float, borders: Sequence[int], threads: int = 1
+) -> tuple[Result, list[np.ndarray]]:
+    """Evaluate with the rows between neighbouring `borders` on one rank each; return also what each reduction gave."""
+    mu, S, Y, parameters = problem
+    m, q = parameters.Z.shape
+    team = Team(len(borders) - 1)
+
+    def work(comm: Member) -> Result:
+        mine = slice(borders[comm.rank], borders[comm.rank + 1])
+        rows = Rows(
+            comm, len(Y), mu[mine].copy(), None if model.name == REGRESSION.name else S[mine].copy(), Y[mine].copy()
+        )
+        evaluation = Evaluator(comm, model, rows, m, q, threads)(parameters if comm.rank == 0 else None, jitter)
+        return Result(
+            evaluation.bound, evaluation.gradient, rows.gradients.get("mu"), rows.gradients.get("S"), evaluation.jitter
+        )
+
+    results = team.run(work)
+    assert len({result.bound for result in results}) == 1
+    if model.name == REGRESSION.name:
+        return results[0], team.sums
+    by_mu, by_S = (np.concatenate([getattr(r, name) for r in results]) for name in ("by_mu", "by_S"))
+    return results[0]._replace(by_mu=by_mu, by_S=by_S), team.sums
+
+
+def summary_of(model: Model, problem: Problem, jitter: float) -> tuple[Summary, Inducing]:
+    """Return the statistics of all rows as the bound takes them, and the inducing points they belong to."""
+    seen: list[tuple[Summary, Inducing]] = []
+
+    class Watched(type(model)):
+        def summary(self, inducing: Inducing, *arguments: object) -> Summary:
+            seen.append((super().summary(inducing, *arguments), inducing))
+            return seen[-1][0]
+
+    evaluate(Watched(), *problem, jitter)
+    return seen[-1]
 
 
 def reference_of(model: Model, problem: Problem, jitter: float) -> tuple[Callable[..., complex], dict]:
     """Return the slow bound of `model`, and the arguments that put it at `problem`."""
     values = {"Y": problem.Y, **problem.parameters._asdict(), "jitter": jitter}
-    if model is REGRESSION:
+    if model.name == REGRESSION.name:
         return reference.regression_bound, {"X": problem.mu, **values}
     return reference.gplvm_bound, {"mu": problem.mu, "S": problem.S, **values}
 

@@ -24,13 +24,12 @@ def gram(Z: Floats, alpha: Floats) -> Floats:
     return np.exp(-0.5 * cdist(scaled, scaled, "sqeuclidean"))
 
 
-def gradient_limits(weight: float, Z: Floats, alpha: Floats) -> Floats:
+def gradient_limits(weight: float, m: int, alpha: Floats, extent: Floats) -> Floats:
     """Return limits (m·q + q) of the gradients of Z and alpha through the rows, for a total `weight` of |∂F/∂ψ| ψ.
 
     u exp(−αu²/2) ≤ (eα)^(−½) and u² exp(−αu²/2) ≤ 2/(eα), whatever the rows: no ψ moves faster than 4√α ψ_max with Z,
-    nor than 4/α ψ_max with α. As α → 0 the second is no limit; rows up to 2²⁰ times as far as the inducing points are
-    allowed for, and sums that do not fit are noticed.
+    nor than 4/α ψ_max with α. As α → 0 the second is no limit; rows up to 2²⁰ times as far apart as their `extent` (q,)
+    are allowed for, and sums that do not fit are noticed.
     """
-    spread = np.ptp(Z, axis=0) + 1e-100
-    floor = np.maximum(alpha, 2.0**-40 / spread**2)
-    return 4 * weight * np.append(np.tile(np.sqrt(alpha), len(Z)), 1 / floor)
+    floor = np.maximum(alpha, 2.0**-40 / np.maximum(extent, 1e-100) ** 2)
+    return 4 * weight * np.append(np.tile(np.sqrt(alpha), m), 1 / floor)

@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t
 
 cdef extern from "rbf.h":
     ctypedef struct rows_t:
-        int64_t n, d, chunk
+        int64_t n, d, chunk, all_chunks
         const double *mu
         const double *S
         const double *Y
@@ -28,7 +28,7 @@ cdef extern from "rbf.h":
         int64_t (*regression_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, sums_t,
                                          double *) noexcept nogil
         int64_t (*regression_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *,
-                                       const double *, sums_t, double *) noexcept nogil
+                                       const double *, const double *, sums_t, double *) noexcept nogil
         int64_t (*gplvm_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, kept_t, sums_t,
                                     double *) noexcept nogil
         int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, kept_t, const double *,
@@ -69,15 +69,15 @@ cdef class Kernel:
 
 
 cdef class Rows:
-    """The rows of a rank: mu (n, q), S (n, q) or None, Y (n, d), in chunks of `chunk` rows."""
+    """The rows of a rank: mu (n, q), S (n, q) or None, Y (n, d), in chunks of `chunk` rows; all ranks have `all_chunks`."""
 
     cdef rows_t r
     cdef object arrays
 
-    def __init__(self, const double[:, ::1] mu, S, const double[:, ::1] Y, int64_t chunk):
+    def __init__(self, const double[:, ::1] mu, S, const double[:, ::1] Y, int64_t chunk, int64_t all_chunks):
         cdef const double[:, ::1] variances
         self.arrays = (mu, S, Y)
-        self.r.n, self.r.d, self.r.chunk = Y.shape[0], Y.shape[1], chunk
+        self.r.n, self.r.d, self.r.chunk, self.r.all_chunks = Y.shape[0], Y.shape[1], chunk, all_chunks
         self.r.mu, self.r.Y, self.r.S = at2(mu), at2(Y), NULL
         if S is not None:
             variances = S
@@ -112,9 +112,12 @@ def regression_statistics(Kernel kernel, Rows rows, const double[:, ::1] inverse
 
 
 def regression_gradient(Kernel kernel, Rows rows, inverse, const double[:, ::1] weight,
-                        const double[:, ::1] weight_psi1Y, int64_t first, int64_t last, int64_t[::1] words,
-                        const double[::1] scale, double[::1] space, double fine):
-    """Add the gradients of Z (m, q) and alpha (q,) through dF/dK = weight A + weight_psi1Y Yᵀ; A is K without `inverse`."""
+                        const double[:, ::1] weight_psi1Y, const double[:, ::1] fit, int64_t first, int64_t last,
+                        int64_t[::1] words, const double[::1] scale, double[::1] space, double fine):
+    """Add the gradients of Z (m, q) and alpha (q,) through dF/dK, and with `inverse` AE (m, d).
+
+    dF/dK = weight A + weight_psi1Y Eᵀ, E = Y − Aᵀ fit, with `inverse`; weight K + weight_psi1Y Yᵀ without.
+    """
     cdef sums_t out = sums(words, scale, fine)
     cdef const double[:, ::1] factor
     cdef const double *L_inverse = NULL
@@ -124,7 +127,7 @@ def regression_gradient(Kernel kernel, Rows rows, inverse, const double[:, ::1] 
         L_inverse = &factor[0, 0]
     with nogil:
         misfits = functions.regression_gradient(&kernel.k, &rows.r, first, last, L_inverse, &weight[0, 0],
-                                                &weight_psi1Y[0, 0], out, &space[0])
+                                                &weight_psi1Y[0, 0], &fit[0, 0], out, &space[0])
     return misfits
 
 

@@ -379,10 +379,10 @@ int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, int64_t first,
             kl += divergence(&b, k, count, ld);
             dot(b.psi1, k->m, b.YT, rows->d, ld, 1, B);
         }
-        misfits += add_to_words(out, 0, psi2, pairs);
-        misfits += add_to_words(out, pairs, B, k->m * rows->d);
+        misfits += add_to_words(out, 0, psi2, pairs, MOST);
+        misfits += add_to_words(out, pairs, B, k->m * rows->d, MOST);
         double parts[2] = {nearbyint(kl), kl - nearbyint(kl)}; /* nothing bounds KL beforehand: whole nats, and the rest */
-        misfits += add_to_words(out, pairs + k->m * rows->d, parts, 2);
+        misfits += add_to_words(out, pairs + k->m * rows->d, parts, 2, MOST / (double)rows->all_chunks);
     }
     return misfits;
 }
@@ -460,7 +460,7 @@ int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, int64_t first, i
                     grad_S[(start + i) * Q + q] = second1[q * ld + i];
                 }
         }
-        misfits += add_to_words(out, 0, grad, nZ + Q);
+        misfits += add_to_words(out, 0, grad, nZ + Q, MOST / (double)rows->all_chunks);
     }
     return misfits;
 }

@@ -7,7 +7,7 @@
 
 /* The rows of one rank, row-major, and the chunks of `chunk` rows into which they are cut. */
 typedef struct {
-    int64_t n, d, chunk;
+    int64_t n, d, chunk, all_chunks; /* all_chunks: of all ranks together */
     const double *mu;    /* (n, q): the inputs X in regression */
     const double *S;     /* (n, q): NULL in regression */
     const double *Y;     /* (n, d) */
@@ -34,12 +34,14 @@ typedef struct {
 } kept_t;
 
 /* Each function is compiled once per instruction set, under a name of its own, and works on chunks [first, last); it returns
- * the number of chunk sums that do not fit their integers. `inverse` is L^-1 (m, m), lower triangular: A = L^-1 K. */
+ * the number of chunk sums that do not fit their integers. `inverse` is L^-1 (m, m), lower triangular: A = L^-1 K.
+ * `fit` (m, d) makes the residuals E = Y - A^T fit, where A is at hand. */
 #define DECLARE(isa)                                                                                                          \
     int64_t regression_statistics_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, const double *inverse,    \
                                         sums_t, double *workspace);                                                           \
     int64_t regression_gradient_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, const double *inverse,      \
-                                      const double *weight, const double *weight_psi1Y, sums_t, double *workspace);           \
+                                      const double *weight, const double *weight_psi1Y, const double *fit, sums_t,            \
+                                      double *workspace);                                                                     \
     int64_t gplvm_statistics_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, kept_t, sums_t,                \
                                    double *workspace);                                                                       \
     int64_t gplvm_gradient_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, kept_t,                          \
@@ -61,7 +63,7 @@ typedef struct {
     const char *name;
     int64_t (*regression_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, sums_t, double *);
     int64_t (*regression_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *,
-                                   const double *, sums_t, double *);
+                                   const double *, const double *, sums_t, double *);
     int64_t (*gplvm_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, kept_t, sums_t, double *);
     int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, kept_t, const double *, const double *,
                               double *, double *, sums_t, double *);

@@ -144,38 +144,55 @@ int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, int64_t f
             for (int64_t j = 0; j <= i; j++) *to++ = C[i * b.places + j];
         for (int64_t j = 0; j < m; j++)
             for (int64_t i = 0; i < d; i++) *to++ = B[i * b.places + j];
-        misfits += add_to_words(out, 0, packed, m * (m + 1) / 2 + m * d);
+        misfits += add_to_words(out, 0, packed, m * (m + 1) / 2 + m * d, MOST);
     }
     return misfits;
 }
 
+/* With `inverse`, dF/dK = weight A + weight_psi1Y E^T with the residuals E = Y - A^T fit, and A E is summed as well, after the
+ * gradients of Z and alpha; without, dF/dK = weight K + weight_psi1Y Y^T. */
 int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *inverse,
-                                 const double *weight, const double *weight_psi1Y, sums_t out, double *space)
+                                 const double *weight, const double *weight_psi1Y, const double *fit, sums_t out,
+                                 double *space)
 {
     space = aligned(space);
     block_t b = take_block(k, inverse, &space);
-    int64_t misfits = 0, m = k->m, d = rows->d, Q = k->q;
+    int64_t misfits = 0, m = k->m, d = rows->d, Q = k->q, places_Y = row_places(d);
     double *panels = take(&space, m * b.places), *panels_Y = take(&space, d * b.places);
+    double *panels_fit = take(&space, m * places_Y), *E = take(&space, BLOCK * places_Y), *AE = take(&space, d * b.places);
     double *G = take(&space, BLOCK * b.places), *by_Z = take(&space, Q * b.places), *by_alpha = take(&space, Q * LANES);
-    double *grad = take(&space, m * Q + Q);
+    double *grad = take(&space, m * Q + Q + m * d);
     pack(weight, 1, m, m, m, panels);
     pack(weight_psi1Y, 1, d, d, m, panels_Y);
+    if (inverse) pack(fit, d, 1, m, d, panels_fit);
     for (int64_t c = first; c < last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
         memset(by_Z, 0, (size_t)(Q * b.places) * sizeof(double));
         memset(by_alpha, 0, (size_t)(Q * LANES) * sizeof(double));
+        memset(AE, 0, (size_t)(d * b.places) * sizeof(double));
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
             int64_t count = smaller(BLOCK, end - start);
+            const double *Y = rows->Y + start * d;
             fill_block(&b, k, rows, start, count, inverse != NULL);
             packed_product(inverse ? b.A : b.K, b.places, count, panels, m, m, 0, 0, G, b.places);
-            packed_product(rows->Y + start * d, d, count, panels_Y, d, m, 0, 1, G, b.places);
+            if (inverse) {
+                packed_product(b.A, b.places, count, panels_fit, m, d, 0, 0, E, places_Y);
+                for (int64_t i = 0; i < count; i++)
+                    for (int64_t j = 0; j < d; j++) E[i * places_Y + j] = Y[i * d + j] - E[i * places_Y + j];
+                packed_product(E, places_Y, count, panels_Y, d, m, 0, 1, G, b.places);
+                outer(E, places_Y, d, b.A, count, m, 0, AE, b.places);
+            } else
+                packed_product(Y, d, count, panels_Y, d, m, 0, 1, G, b.places);
             gradient_block(k, b.x, count, b.ZT, G, b.K, b.places, by_Z, by_alpha);
         }
         for (int64_t q = 0; q < Q; q++) {
             for (int64_t j = 0; j < m; j++) grad[j * Q + q] = k->alpha[q] * by_Z[q * b.places + j];
             grad[m * Q + q] = -0.5 * lane_sum(load(by_alpha + q * LANES));
         }
-        misfits += add_to_words(out, 0, grad, m * Q + Q);
+        for (int64_t j = 0; j < m; j++)
+            for (int64_t i = 0; i < d; i++) grad[m * Q + Q + j * d + i] = AE[i * b.places + j];
+        int64_t count = m * Q + Q + (inverse ? m * d : 0);
+        misfits += add_to_words(out, 0, grad, count, MOST / (double)rows->all_chunks);
     }
     return misfits;
 }

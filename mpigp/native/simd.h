@@ -69,7 +69,7 @@ INLINE vec log2_mantissa(vec x)
     return scale * s * p + 0.5;
 }
 
-/* Four vectors become their powers of two, for exponents <= 1023, to 1.5 units in the last place; 2^-1020 for exponents
+/* Four vectors become their powers of two, for exponents <= 1023, to 3 units in the last place; 2^-1020 for exponents
  * below that.
  *
  * t = k + r with k an integer and |r| <= 1/2 (exact: adding 1.5 * 2^52 rounds to an integer and leaves it in the low

@@ -20,13 +20,16 @@ static inline double *take(double **free_space, int64_t count)
 
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Add values to the sums from `offset` on; return how many do not fit their integers. */
-static int64_t add_to_words(sums_t out, int64_t offset, const double *values, int64_t count)
+#define MOST 0x1p62 /* a sum whose total is bounded: no chunk's part is larger */
+
+/* Add values to the sums from `offset` on; return how many are not below `most`. Where nothing bounds the total, `most` is
+ * MOST over the number of chunks, and the words cannot wrap around. */
+static int64_t add_to_words(sums_t out, int64_t offset, const double *values, int64_t count, double most)
 {
     int64_t misfits = 0;
     for (int64_t k = 0; k < count; k++) {
         double scale = out.scale[offset + k], x = values[k] * scale;
-        if (!(fabs(x) < 0x1p62)) {
+        if (!(fabs(x) < most)) {
             misfits++;
             continue;
         }

@@ -1,0 +1,82 @@
+"""Factors of K_mm in the order of complete pivoting, and the triangular algebra on them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mpigp.kernels import rbf
+from mpigp.whitening import NotPositiveDefinite, cholesky, inverse, solve, whiten
+
+
+@pytest.fixture
+def K() -> np.ndarray:
+    return rbf.gram(np.random.default_rng(5).uniform(-3, 3, size=(25, 2)), np.array([1.0, 0.4]))
+
+
+def test_the_factor_is_of_the_gram_matrix_in_its_order(K):
+    whitening = whiten(K, 1e-4)
+    L, order = whitening.L, whitening.order
+    assert sorted(order) == list(range(25))
+    assert (np.triu(L, 1) == 0).all()
+    assert L.flags.c_contiguous
+    # Cholesky's backward error: m units in the last place of the diagonal, which is 1.
+    np.testing.assert_allclose(L @ L.T, (K + 1e-4 * np.eye(25))[order][:, order], rtol=0, atol=25 * 2.3e-16)
+
+
+def test_each_point_is_the_one_with_the_largest_variance_left(K):
+    whitening = whiten(K, 1e-4)
+    L = whitening.L
+    for j in range(25):
+        left = 1 + 1e-4 - (L[j:, :j] ** 2).sum(axis=1)
+        assert left[0] >= left.max() - 1e-14  # ties and rounding
+
+
+def test_the_inverse_of_the_factor_is_one(K):
+    whitening = whiten(K, 1e-4)
+    inverse_of_L = whitening.inverse()
+    # m units in the last place of |L⁻¹| |L|, at most 1e2.
+    np.testing.assert_allclose(inverse_of_L @ whitening.L, np.eye(25), rtol=0, atol=1e-12)
+    assert (np.triu(inverse_of_L, 1) == 0).all()
+    assert inverse_of_L.flags.c_contiguous
+
+
+def test_the_order_follows_the_points_when_they_are_permuted(K):
+    shuffle = np.random.default_rng(2).permutation(25)
+    first, second = whiten(K, 1e-4), whiten(K[shuffle][:, shuffle], 1e-4)
+    # All variances tie at the first step, and the first point of the list wins: the factors agree only as products.
+    K_first, K_second = np.empty((25, 25)), np.empty((25, 25))
+    K_first[np.ix_(first.order, first.order)] = first.L @ first.L.T
+    K_second[np.ix_(shuffle[second.order], shuffle[second.order])] = second.L @ second.L.T
+    np.testing.assert_allclose(K_first, K_second, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("spoil", ["twice the same point", "not a number", "indefinite"])
+def test_what_has_no_factor_is_refused(K, spoil):
+    if spoil == "twice the same point":
+        K = np.ones((3, 3))
+    elif spoil == "not a number":
+        K[3, 4] = K[4, 3] = np.nan
+    else:
+        K[0, 1] = K[1, 0] = 2.0
+    with pytest.raises(NotPositiveDefinite):
+        whiten(K, 0.0)
+
+
+def test_cholesky_refuses_what_is_not_positive_definite():
+    with pytest.raises(NotPositiveDefinite):
+        cholesky(np.diag([1.0, 2.0, -1e-9]))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("m", [1, 2, 7])
+def test_solve_and_inverse_agree_with_dense_algebra(m, order):
+    rng = np.random.default_rng(m)
+    L = np.array(np.tril(rng.normal(size=(m, m))) + 3 * np.eye(m), order=order)
+    B = rng.normal(size=(m, 2))
+    # Well-conditioned (below 1e3): a few hundred units in the last place.
+    np.testing.assert_allclose(L @ solve(L, B), B, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(L.T @ solve(L, B, transposed=True), B, rtol=0, atol=1e-13)
+    P = inverse(cholesky(L @ L.T))
+    np.testing.assert_allclose(P @ (L @ L.T), np.eye(m), rtol=0, atol=1e-12)
+    assert (P == P.T).all()
