@@ -11,22 +11,27 @@ from pathlib import Path
 from mpigp.errors import InputError
 
 
-def check_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse an output path whose folder is missing or not writable, before any work is done."""
+def check_writable(path: str | os.PathLike[str], *inputs: str | os.PathLike[str]) -> None:
+    """Refuse an output path whose folder is missing or not writable, or that is an input, before any work is done."""
     target = Path(path)
     folder = target.parent
     if not folder.is_dir():
         raise InputError(f"{target}: the folder {folder} does not exist: create it or choose another output path")
     if target.is_dir():
         raise InputError(f"{target}: is a folder: name a file as the output")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"{target}: the folder {folder} is not writable: choose another output path")
+    if target.exists() and any(os.path.exists(each) and target.samefile(each) for each in inputs):
+        raise InputError(f"{target}: is an input of this command: choose another output path")
+    try:  # permissions are not the whole truth: a read-only disk, /proc, the superuser
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise InputError(
+            f"{target}: the folder {folder} is not writable ({error.strerror}): choose another output path"
+        ) from error
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` when the block succeeds, delete it otherwise."""
-    check_writable(path)
     target = Path(path)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     os.close(handle)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 SMALLEST = 64
 LARGEST = 512
-WANTED = 128  # chunks, where the limits above allow it: enough to share out, few enough to cost nothing
+WANTED = 64  # chunks, where the limits above allow it: enough to share out, few enough to cost nothing
 
 
 def chunk_rows(n: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from mpigp import __version__
 from mpigp.errors import InputError
 from mpigp.launch import launch
-from mpigp.ranks import default_threads, launched_rank, world
+from mpigp.ranks import default_threads, launched_rank, say, world
 
 COMMANDS = ("evaluate", "synth", "convert", "info", "demo")
 
@@ -25,6 +25,12 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}: {self.prog} --help shows the options")
 
+    def options(self, command: str) -> set[str]:
+        """Return the names of the options of a command that a configuration file may hold."""
+        subparsers = next(action for action in self._actions if isinstance(action, argparse._SubParsersAction))
+        words = subparsers.choices[command]._option_string_actions
+        return {word[2:] for word in words if word.startswith("--")} - {"config", "help"}
+
 
 def positive(text: str) -> int:
     """Return a whole number ≥ 1."""
@@ -36,13 +42,14 @@ def positive(text: str) -> int:
 
 def build_parser() -> Parser:
     """Return the parser of all commands."""
-    parser = Parser(prog="mpigp", description="Sparse Gaussian processes over MPI: mpiexec -n N mpigp COMMAND ...")
+    parser = Parser(prog="mpigp", description="Sparse Gaussian processes over MPI: mpiexec -n N mpigp COMMAND ...",
+                    allow_abbrev=False)  # fmt: skip
     parser.add_argument("--version", action="version", version=f"mpigp {__version__}")
     parser.add_argument("--ranks", type=positive, metavar="N", help="start mpiexec with N ranks")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
         module = importlib.import_module(f"mpigp.commands.{name}")
-        command = commands.add_parser(name, help=module.SUMMARY, description=module.__doc__)
+        command = commands.add_parser(name, help=module.SUMMARY, description=module.__doc__, allow_abbrev=False)
         module.add_arguments(command)
         command.add_argument("--json", action="store_true", help="make the last line of output one JSON object")
         command.add_argument("--config", metavar="FILE.toml", help="take options from this file; flags override it")
@@ -52,7 +59,7 @@ def build_parser() -> Parser:
     return parser
 
 
-def configured(argv: list[str]) -> list[str]:
+def configured(argv: list[str], parser: Parser) -> list[str]:
     """Return the arguments with the options of `--config FILE.toml` put before the flags, which override them."""
     places = [place for place, word in enumerate(argv) if word == "--config" or word.startswith("--config=")]
     command = next((place for place, word in enumerate(argv) if word in COMMANDS), None)
@@ -60,10 +67,15 @@ def configured(argv: list[str]) -> list[str]:
         return argv
     word = argv[places[-1]]
     path = word.partition("=")[2] if "=" in word else next(iter(argv[places[-1] + 1 :]), "")
+    if not path:
+        return argv  # the parser says that a path is missing
+    known = parser.options(argv[command])
     options: list[str] = []
     for key, value in read_toml(path).items():
         if isinstance(value, dict):
             raise InputError(f"{path}: [{key}]: has no meaning here: write options as `name = value`, without tables")
+        if key not in known:
+            raise InputError(f"{path}: {key}: is no option of {argv[command]}: mpigp {argv[command]} --help shows them")
         if isinstance(value, bool):
             options += [f"--{key}"] if value else []
         else:
@@ -84,15 +96,16 @@ def read_toml(path: str) -> dict[str, Any]:
             return tomllib.load(file)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}: check the path of --config") from error
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: is not TOML: {error}") from error
+    except ValueError as error:  # not TOML, or not even text
+        raise InputError(f"{path}: is not TOML: {error}: write options as `name = value`") from error
 
 
 def execute(argv: list[str]) -> int:
     """Run one command line in this process; return its exit code."""
     rank, comm = launched_rank(os.environ), None
     try:
-        arguments = build_parser().parse_args(configured(argv))
+        parser = build_parser()
+        arguments = parser.parse_args(configured(argv, parser))
         if arguments.ranks is not None:
             place = next(place for place, word in enumerate(argv) if word == "--ranks" or word.startswith("--ranks="))
             rest = argv[:place] + argv[place + (1 if "=" in argv[place] else 2) :]
@@ -108,9 +121,11 @@ def execute(argv: list[str]) -> int:
             print(json.dumps(figures), flush=True)
     except InputError as error:
         if rank == 0:
-            print(f"mpigp: {error}", file=sys.stderr, flush=True)
+            say(str(error))
+        elif comm is None:
+            return 0  # a rank that fails ends the job: let rank 0, which has a line to say, be the one
         if comm is not None:
-            comm.Barrier()  # a rank that exits ends the job: not before the line above is out
+            comm.Barrier()  # not before the line above is out
         return BAD_INPUT
     return 0
 

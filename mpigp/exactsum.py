@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mpigp import native
+
 Floats = NDArray[np.float64]
 Words = NDArray[np.int64]
 
@@ -41,3 +43,29 @@ def to_two_words(values: Floats, scale: Floats) -> Words:
     words[0::2] = whole
     words[1::2] = np.rint((x - whole) * FINE)
     return words
+
+
+# Sums of which no bound is known beforehand: digits of 32 bits that reach over all exponents of a double.
+
+DIGIT_BITS = 32
+LEAST_EXPONENT = -1088  # below the last bit of the smallest double
+DIGITS = (1024 - LEAST_EXPONENT) // DIGIT_BITS + 3
+
+
+def to_digits(values: Floats) -> Words:
+    """Return the exact sums over the first axis of values (k, count), as digits (count, DIGITS) that simply add.
+
+    A value that is not finite makes the last digit of its sum huge, and the sum NaN.
+    """
+    digits = np.zeros((values.shape[1], DIGITS), np.int64)
+    native.add_digits(np.ascontiguousarray(values), digits, DIGIT_BITS, LEAST_EXPONENT)
+    return digits
+
+
+def from_digits(digits: Words) -> Floats:
+    """Return the sums (count,) of digits (count, DIGITS)."""
+    lost = digits[:, -1] >= 2**40
+    sums = np.empty(len(digits))
+    native.sum_digits(digits.copy(), sums, DIGIT_BITS, LEAST_EXPONENT)
+    sums[lost] = np.nan
+    return sums

@@ -16,11 +16,12 @@ from mpigp.errors import InputError
 Floats = NDArray[np.float64]
 
 BLOCK_BYTES = 2**23
+LARGEST = 1e100  # the sum of squares of as many rows as there can be is still a number
 
 
 @contextmanager
 def reading(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
-    """Open a file to read from; errors of the file while the block reads it are input errors too."""
+    """Open a file to read from."""
     file = Path(path)
     if not file.exists():
         raise InputError(f"{path}: does not exist: check the path")
@@ -30,17 +31,28 @@ def reading(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
         raise InputError(f"{path}: may not be read: check its permissions")
     if not h5py.is_hdf5(path):
         raise InputError(f"{path}: is not an HDF5 file: `mpigp convert` makes one of CSV, NPY, NPZ or Parquet")
+    with whole(str(path)):
+        handle = h5py.File(path, "r")
+    with handle:
+        yield handle
+
+
+@contextmanager
+def whole(where: str) -> Iterator[None]:
+    """Turn what h5py says about damage into an input error that says where."""
     try:
-        with h5py.File(path, "r") as handle:
-            yield handle
-    except (OSError, RuntimeError) as error:
-        raise InputError(f"{path}: cannot be read: {' '.join(str(error).split())}: is the file whole?") from error
+        yield
+    except (OSError, RuntimeError, KeyError, ValueError) as error:
+        raise InputError(f"{where}: cannot be read: {' '.join(str(error).split())}: is the file whole?") from error
 
 
 def dataset(file: h5py.File, name: str, ndim: int, remedy: str) -> h5py.Dataset:
     """Return the dataset `name`, which must hold real numbers in `ndim` dimensions."""
     where = f"{file.filename}: /{name.strip('/')}"
-    item = file.get(name)
+    with whole(where):
+        item = file.get(name)
+        if isinstance(item, h5py.Dataset):
+            item.dtype  # noqa: B018 - h5py decodes it now
     if not isinstance(item, h5py.Dataset):
         raise InputError(f"{where}: there is no such dataset: {remedy}")
     if item.shape is None or item.ndim != ndim:
@@ -58,20 +70,22 @@ def read_rows(item: h5py.Dataset, start: int, stop: int) -> Floats:
     for first in range(start, stop, step):
         last = min(stop, first + step)
         block = result[first - start : last - start]
-        block[...] = item[first:last]
-        finite = np.isfinite(block)
+        with whole(f"{item.file.filename}: {item.name}"):
+            block[...] = item[first:last]
+        finite = np.abs(block) <= LARGEST
         if not finite.all():
             row = first + int(np.flatnonzero(~finite.reshape(last - first, -1).all(axis=1))[0])
             raise InputError(
-                f"{item.file.filename}: {item.name}: row {row} (counted from 0) holds NaN or Inf: "
-                "remove such rows or fill them in"
+                f"{item.file.filename}: {item.name}: row {row} (counted from 0) holds NaN or Inf, or a number beyond "
+                f"{LARGEST:g}: remove such rows or fill them in"
             )
     return result
 
 
 def read_all(item: h5py.Dataset) -> Floats:
     """Return a small dataset as float64; NaN and Inf are refused."""
-    values = np.asarray(item[()], np.float64)
+    with whole(f"{item.file.filename}: {item.name}"):
+        values = np.asarray(item[()], np.float64)
     if not np.isfinite(values).all():
         raise InputError(f"{item.file.filename}: {item.name}: holds NaN or Inf: it must be finite")
     return values

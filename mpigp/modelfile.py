@@ -38,9 +38,17 @@ def read_model(file: h5py.File) -> Model:
     """Return the model that the file's attribute names."""
     name = file.attrs.get("model", "")
     name = name.decode() if isinstance(name, bytes) else name
-    if name not in MODELS:
+    if not isinstance(name, str) or name not in MODELS:
         raise InputError(f"{file.filename}: attribute model: is {name!r}: set it to one of {', '.join(MODELS)}")
     return MODELS[name]
+
+
+def read_jitter(file: h5py.File, default: float) -> float:
+    """Return the jitter that the file's attribute holds, or the default."""
+    value = file.attrs.get("jitter", default)
+    if np.ndim(value) or not isinstance(value, (int, float, np.integer, np.floating)) or not value >= 0:
+        raise InputError(f"{file.filename}: attribute jitter: is {value!r}: make it one number ≥ 0")
+    return float(value)
 
 
 def read_globals(file: h5py.File) -> Globals:
@@ -84,7 +92,7 @@ def read_latent(file: h5py.File, n: int, q: int, start: int, stop: int) -> tuple
 
 def read_standardisation(file: h5py.File, column: str, width: int) -> Standardisation | None:
     """Return how the columns `x` or `y` were standardised; None where they were not."""
-    if f"standardize/{column}_mean" not in file:
+    if not any(f"standardize/{column}_{part}" in file for part in ("mean", "scale")):
         return None
     parts = {}
     for part in ("mean", "scale"):

@@ -56,12 +56,12 @@ class Inducing:
 
 
 class Summary(NamedTuple):
-    """The summed statistics as the bound takes them: C (m, m), b (m, d), KL, and Ψ2 (m, m; GPLVM only)."""
+    """The summed statistics as the bound takes them: C (m, m), b (m, d), KL; and Ψ2 / K^½ (m, m) of the GPLVM."""
 
     C: Floats
     b: Floats
     KL: float
-    psi2: Floats | None
+    pairs: Floats | None
 
 
 class Weights(NamedTuple):
@@ -243,10 +243,10 @@ class GPLVM(Model):
         m = len(inducing.Z)
         pairs = m * (m + 1) // 2
         triangle, psi1Y, divergence = np.split(from_one_word(words, scale), [pairs, pairs + m * d])
-        psi2 = unpacked(triangle, m) * np.sqrt(inducing.K)
+        sums = unpacked(triangle, m)
         L = inducing.whitening.L
-        C = solve(L, solve(L, psi2).T)
-        return Summary(0.5 * (C + C.T), solve(L, psi1Y.reshape(m, d)), float(divergence.sum()), psi2)
+        C = solve(L, solve(L, sums * np.sqrt(inducing.K)).T)
+        return Summary(0.5 * (C + C.T), solve(L, psi1Y.reshape(m, d)), float(divergence.sum()), sums)
 
     def weight_shape(self, m: int) -> tuple[int, ...]:
         return (m * (m + 1) // 2,)
@@ -261,10 +261,11 @@ class GPLVM(Model):
     def gram_weights(
         self, inducing: Inducing, summary: Summary, bound: Bound, weights: Weights, rest: Floats
     ) -> Floats:
-        assert summary.psi2 is not None
-        by_psi2 = _both_sides(inducing.whitening.L, bound.by_C)
-        # ψ2's factor of Z alone is k^½: half the derivative.
-        return _by_gram(inducing, summary, bound) + 0.5 * by_psi2 * summary.psi2
+        assert summary.pairs is not None
+        by_pairs = unpacked(weights.matrix, len(inducing.Z))  # ∂F/∂Ψ2 ∘ K^½, its diagonal halved
+        np.fill_diagonal(by_pairs, 2 * np.diag(by_pairs))
+        # Ψ2's factor of Z alone is k^½: half the derivative.
+        return _by_gram(inducing, summary, bound) + 0.5 * by_pairs * summary.pairs
 
     def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
         return native.gplvm_gradient(

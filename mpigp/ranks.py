@@ -43,11 +43,17 @@ def world() -> Comm:
     if comm.size > 1:
 
         def end_all(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-            print(f"mpigp: rank {comm.rank}: {described(error, trace)}", file=sys.stderr, flush=True)
+            say(f"rank {comm.rank}: {described(error, trace)}")
             comm.Abort(1)
 
         sys.excepthook = end_all
     return comm
+
+
+def say(text: str) -> None:
+    """Write a line to standard error, in one piece: mpiexec may put a line of its own between two pieces."""
+    sys.stderr.write(f"mpigp: {text}\n")
+    sys.stderr.flush()
 
 
 def described(error: BaseException, trace: TracebackType | None) -> str:

@@ -83,6 +83,8 @@ class Evaluator:
         told = self._broadcast(
             None if parameters is None else np.append(parameters.pack(), jitter), self.m * self.q + self.q + 3
         )
+        if not np.isfinite(told).all():
+            raise EvaluationFailed("the bound has no value here: a parameter is not finite")
         parameters, jitter = Globals.unpack(told[:-1], self.m, self.q), float(told[-1])
         with self.phases("statistics"):
             snr = parameters.beta * parameters.variance

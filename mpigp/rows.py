@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-KEPT_DOUBLES = 3 * 2**19  # 12 MB
+KEPT_DOUBLES = 2**19  # 4 MB
 
 
 class Rows:

@@ -14,7 +14,7 @@ from mpigp.atomic import check_writable, replacing
 from mpigp.data import find
 from mpigp.errors import InputError
 from mpigp.hdf5 import read_rows, reading
-from mpigp.modelfile import read_globals, read_latent, read_model, read_standardisation
+from mpigp.modelfile import read_globals, read_jitter, read_latent, read_model, read_standardisation
 from mpigp.models import Model
 from mpigp.parameters import Globals
 from mpigp.ranks import gather_rows, peak_memory, together
@@ -63,8 +63,10 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     with together(comm):
         if arguments.repeat < 0:
             raise InputError(f"--repeat: is {arguments.repeat}: give a number of evaluations ≥ 0")
-        if arguments.output and comm.rank == 0:
-            check_writable(arguments.output)
+        if arguments.jitter is not None and not arguments.jitter >= 0:
+            raise InputError(f"--jitter: is {arguments.jitter:g}: give a number ≥ 0")
+        if arguments.output is not None and comm.rank == 0:
+            check_writable(arguments.output, arguments.data, arguments.params)
         model, parameters, jitter, n, arrays = read(arguments, comm)
     m, q = parameters.Z.shape
     rows = Rows(comm, n, *arrays)
@@ -84,7 +86,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     except EvaluationFailed as error:
         raise InputError(f"{arguments.params}: {error}: move the inducing points apart, or change alpha") from error
 
-    if arguments.output:
+    if arguments.output is not None:
         write(arguments.output, comm, evaluation, rows)
     figures = {
         "bound": evaluation.bound,
@@ -118,9 +120,7 @@ def read(arguments: argparse.Namespace, comm: Comm) -> tuple[Model, Globals, flo
         model = read_model(params)
         parameters = read_globals(params)
         q = parameters.Z.shape[1]
-        jitter = float(params.attrs.get("jitter", DEFAULT_JITTER)) if arguments.jitter is None else arguments.jitter
-        if not jitter >= 0:
-            raise InputError(f"jitter: is {jitter:g}: give a number ≥ 0")
+        jitter = read_jitter(params, DEFAULT_JITTER) if arguments.jitter is None else arguments.jitter
         sets = find(data, arguments.y, arguments.x if model.name == "regression" else None)
         start, stop = sets.share(comm)
         S = None

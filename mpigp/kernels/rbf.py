@@ -31,5 +31,5 @@ def gradient_limits(weight: float, m: int, alpha: Floats, extent: Floats) -> Flo
     nor than 4/α ψ_max with α. As α → 0 the second is no limit; rows up to 2²⁰ times as far apart as their `extent` (q,)
     are allowed for, and sums that do not fit are noticed.
     """
-    floor = np.maximum(alpha, 2.0**-40 / np.maximum(extent, 1e-100) ** 2)
+    floor = np.maximum(alpha, 2.0**-40 / np.maximum(extent, 1.0) ** 2)
     return 4 * weight * np.append(np.tile(np.sqrt(alpha), m), 1 / floor)

@@ -3,6 +3,7 @@
 from mpigp.native._native import (
     Kernel,
     Rows,
+    add_digits,
     exponential,
     gplvm_gradient,
     gplvm_statistics,
@@ -10,12 +11,14 @@ from mpigp.native._native import (
     instruction_set,
     regression_gradient,
     regression_statistics,
+    sum_digits,
     workspace,
 )
 
 __all__ = [
     "Kernel",
     "Rows",
+    "add_digits",
     "exponential",
     "gplvm_gradient",
     "gplvm_statistics",
@@ -23,5 +26,6 @@ __all__ = [
     "instruction_set",
     "regression_gradient",
     "regression_statistics",
+    "sum_digits",
     "workspace",
 ]

@@ -3,7 +3,8 @@
 
 import numpy as np
 
-from libc.stdint cimport int64_t
+from libc.math cimport frexp, isfinite, ldexp
+from libc.stdint cimport int64_t, uint64_t
 
 
 cdef extern from "rbf.h":
@@ -156,6 +157,62 @@ def gplvm_gradient(Kernel kernel, Rows rows, double[::1] exponentials, const dou
         misfits = functions.gplvm_gradient(&kernel.k, &rows.r, first, last, kept, &weight_psi2[0],
                                            &weight_psi1Y[0, 0], &grad_mu[0, 0], &grad_S[0, 0], out, &space[0])
     return misfits
+
+
+def add_digits(const double[:, ::1] values, int64_t[:, ::1] digits, int bits, int least):
+    """Add the columns of values (k, count) exactly to digits (count, places): digit p counts 2^(bits p + least).
+
+    A value that is not finite adds 2^40 to the last digit.
+    """
+    cdef int64_t i, j, place, count = values.shape[1], places = digits.shape[1]
+    cdef int exponent, shift
+    cdef int64_t whole, sign
+    cdef uint64_t size, low, high, mask = ((<uint64_t>1) << bits) - 1
+    cdef double mantissa
+    for i in range(values.shape[0]):
+        for j in range(count):
+            if not isfinite(values[i, j]):
+                digits[j, places - 1] += (<int64_t>1) << 40
+                continue
+            mantissa = frexp(values[i, j], &exponent)
+            whole = <int64_t>ldexp(mantissa, 53)
+            sign = -1 if whole < 0 else 1
+            size = <uint64_t>(sign * whole)
+            place = (exponent - 53 - least) // bits
+            shift = (exponent - 53 - least) % bits
+            low = (size & mask) << shift
+            high = (size >> bits) << shift
+            digits[j, place] += sign * <int64_t>(low & mask)
+            digits[j, place + 1] += sign * <int64_t>((low >> bits) + (high & mask))
+            digits[j, place + 2] += sign * <int64_t>(high >> bits)
+
+
+cdef bint carry_digits(int64_t *digits, int64_t places, int bits) noexcept:
+    """Make every digit but the last 0 … 2^bits − 1; the last has the sign, which is returned."""
+    cdef int64_t place, carry = 0
+    for place in range(places - 1):
+        carry += digits[place]
+        digits[place] = carry & (((<int64_t>1) << bits) - 1)
+        carry >>= bits
+    digits[places - 1] += carry
+    return digits[places - 1] < 0
+
+
+def sum_digits(int64_t[:, ::1] digits, double[::1] out, int bits, int least):
+    """Put the value of each row of digits into out; the digits are spent."""
+    cdef int64_t j, place, places = digits.shape[1]
+    cdef bint negative
+    cdef double total
+    for j in range(digits.shape[0]):
+        negative = carry_digits(&digits[j, 0], places, bits)
+        if negative:
+            for place in range(places):
+                digits[j, place] = -digits[j, place]
+            carry_digits(&digits[j, 0], places, bits)
+        total = 0
+        for place in range(places - 1, -1, -1):
+            total += ldexp(<double>digits[j, place], <int>(bits * place) + least)
+        out[j] = -total if negative else total
 
 
 def gram_gradient(const double[:, ::1] G, const double[:, ::1] Z, const double[::1] alpha):

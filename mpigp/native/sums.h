@@ -27,19 +27,19 @@ static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t add_to_words(sums_t out, int64_t offset, const double *values, int64_t count, double most)
 {
     int64_t misfits = 0;
-    for (int64_t k = 0; k < count; k++) {
-        double scale = out.scale[offset + k], x = values[k] * scale;
-        if (!(fabs(x) < most)) {
-            misfits++;
-            continue;
+    if (!out.fine)
+        for (int64_t k = 0; k < count; k++) {
+            double x = values[k] * out.scale[offset + k];
+            misfits += !(fabs(x) < most);
+            out.words[offset + k] += llrint(x);
         }
-        double whole = nearbyint(x);
-        if (out.fine) {
-            out.words[2 * (offset + k)] += (int64_t)whole;
-            out.words[2 * (offset + k) + 1] += (int64_t)nearbyint((x - whole) * out.fine);
-        } else
-            out.words[offset + k] += (int64_t)whole;
-    }
+    else
+        for (int64_t k = 0; k < count; k++) {
+            double x = values[k] * out.scale[offset + k], whole = nearbyint(x);
+            misfits += !(fabs(x) < most);
+            out.words[2 * (offset + k)] += llrint(whole);
+            out.words[2 * (offset + k) + 1] += llrint((x - whole) * out.fine);
+        }
     return misfits;
 }
 

@@ -1,0 +1,6 @@
+"""The modules that help these tests lie one folder up."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -1,0 +1,136 @@
+"""The optimisers on functions whose minimum is known."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+from scipy.optimize import minimize, rosen, rosen_der
+
+from mpigp.optimizers import OPTIMIZERS
+from mpigp.optimizers.wolfe import CURVATURE, DECREASE, search
+from mpigp.vectors import Block, Space
+
+SPACE = Space(MPI.COMM_SELF, shared=3, segments=2, rows_local=40, width=2, chunk=16)
+SIZE = 3 + 2 * 80
+
+
+def numbers(block: Block) -> np.ndarray:
+    return np.concatenate([part.ravel() for part in block])
+
+
+def put(values: np.ndarray, block: Block) -> None:
+    block.shared[...], block.local[...] = values[:3], values[3:].reshape(block.local.shape)
+
+
+def objective(value: Any, gradient: Any) -> Any:
+    def call(point: Block, out: Block) -> float:
+        x = numbers(point)
+        put(gradient(x), out)
+        return float(value(x))
+
+    return call
+
+
+def start(values: float | np.ndarray = 0.5) -> Block:
+    block = SPACE.block(1)
+    put(np.broadcast_to(values, SIZE), block)
+    return block
+
+
+SCALES = np.logspace(0, 2, SIZE)
+QUADRATIC = objective(lambda x: 0.5 * (SCALES * x**2).sum(), lambda x: SCALES * x)
+ROSENBROCK = objective(rosen, rosen_der)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_it_finds_the_minimum_of_a_quadratic(name: str) -> None:
+    optimizer = OPTIMIZERS[name](QUADRATIC, SPACE, start(1.0))
+    for _ in range(600):
+        if optimizer.gradient_norm < 1e-6 or not optimizer.step():
+            break
+    assert optimizer.gradient_norm < 1e-6
+    np.testing.assert_allclose(optimizer.gradient_norm, np.linalg.norm(SCALES * numbers(optimizer.point)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["lbfgs", "scg"])
+def test_it_follows_a_curved_valley(name: str) -> None:
+    optimizer = OPTIMIZERS[name](ROSENBROCK, SPACE, start())
+    for _ in range(1000):
+        if optimizer.gradient_norm < 1e-7 or not optimizer.step():
+            break
+    np.testing.assert_allclose(numbers(optimizer.point), 1.0, atol=1e-6)
+
+
+def test_lbfgs_needs_hardly_more_evaluations_than_scipy() -> None:
+    x = np.full(SIZE, 0.5)
+    theirs = minimize(rosen, x, jac=rosen_der, method="L-BFGS-B", options={"ftol": 0, "gtol": 1e-7, "maxcor": 10})
+    ours = OPTIMIZERS["lbfgs"](ROSENBROCK, SPACE, start())
+    while np.abs(numbers(ours.gradient)).max() > 1e-7:
+        assert ours.step()
+    assert ours.evaluations < 1.3 * theirs.nfev  # paths differ with the first step and the line search
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_step_lowers_the_value(name: str) -> None:
+    optimizer = OPTIMIZERS[name](ROSENBROCK, SPACE, start(-0.7))
+    values = [optimizer.value]
+    for _ in range(50):
+        assert optimizer.step()
+        values.append(optimizer.value)
+    assert (np.diff(values) < 0).all()
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_point_without_a_value_is_a_failed_step_and_not_a_failed_run(name: str) -> None:
+    def walled(point: Block, out: Block) -> float:
+        value = QUADRATIC(point, out)
+        return value if np.abs(numbers(point)).max() < 1.2 else math.inf
+
+    optimizer = OPTIMIZERS[name](walled, SPACE, start(1.0))
+    for _ in range(20):
+        assert optimizer.step()
+        assert math.isfinite(optimizer.value)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_it_stops_where_there_is_nothing_lower(name: str) -> None:
+    optimizer = OPTIMIZERS[name](QUADRATIC, SPACE, start(0.0))
+    assert not optimizer.step()
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_restored_it_goes_on_with_the_same_bits(name: str) -> None:
+    whole = OPTIMIZERS[name](ROSENBROCK, SPACE, start())
+    for _ in range(15):
+        whole.step()
+    vectors = {key: Block(block.shared.copy(), block.local.copy()) for key, block in whole.vectors().items()}
+    kept = {key: np.array(value) for key, value in whole.numbers().items()}
+    for _ in range(25):
+        whole.step()
+
+    again = OPTIMIZERS[name](ROSENBROCK, SPACE, start(0.1))
+    for key, block in again.vectors().items():
+        block.set(vectors[key])
+    again.restore(kept)
+    for _ in range(25):
+        again.step()
+    np.testing.assert_array_equal(numbers(again.point), numbers(whole.point))
+    assert (again.value, again.gradient_norm, again.evaluations) == (whole.value, whole.gradient_norm, whole.evaluations)
+
+
+@pytest.mark.parametrize("first", [1e-3, 0.1, 1.0, 30.0])
+def test_the_line_search_meets_the_strong_wolfe_conditions(first: float) -> None:
+    def trial(t: float) -> tuple[float, float]:
+        return math.cos(3 * t) + 0.1 * (t - 2) ** 2, -3 * math.sin(3 * t) + 0.2 * (t - 2)
+
+    value, _ = trial(0.0)
+    slope = -0.4
+    found = search(trial, value, slope, first)
+    assert found is not None
+    t, reached = found
+    assert reached <= value + DECREASE * t * slope
+    assert abs(trial(t)[1]) <= CURVATURE * abs(slope)

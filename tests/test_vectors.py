@@ -1,0 +1,66 @@
+"""Dot products of vectors that are spread over ranks."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from mpigp.exactsum import DIGITS, from_digits, to_digits
+from mpigp.vectors import Block, Space
+
+
+def filled(space: Space, count: int, seed: int) -> Block:
+    block, rng = space.block(count), np.random.default_rng(seed)
+    block.shared[...] = rng.normal(size=block.shared.shape)
+    block.local[...] = rng.normal(size=block.local.shape)
+    return block
+
+
+def flat(block: Block) -> np.ndarray:
+    return np.concatenate([block.shared, block.local.reshape(len(block.shared), -1)], axis=1)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 64, 200])
+def test_dot_products_are_those_of_the_whole_vectors(rows: int) -> None:
+    space = Space(MPI.COMM_SELF, shared=5, segments=2, rows_local=rows, width=3, chunk=64)
+    left, right = filled(space, 2, 0), filled(space, 4, 1)
+    one, other = space.dots([(left, right), (right, right)])
+    np.testing.assert_allclose(one, flat(left) @ flat(right).T, rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(other, flat(right) @ flat(right).T, rtol=1e-13, atol=1e-13)
+
+
+def test_a_combination_is_the_sum_of_its_vectors() -> None:
+    space = Space(MPI.COMM_SELF, shared=5, segments=2, rows_local=100, width=3, chunk=64)
+    vectors, out = filled(space, 4, 0), space.block(1)
+    c = np.array([1.0, -2.0, 0.5, 3.0])
+    space.combine(c, vectors, out)
+    np.testing.assert_allclose(flat(out)[0], c @ flat(vectors), rtol=1e-13, atol=1e-13)
+    out.set_sum(vectors[0], 2.0, vectors[1])
+    np.testing.assert_array_equal(flat(out), flat(vectors[0]) + 2.0 * flat(vectors[1]))
+
+
+def test_digits_add_exactly_over_all_exponents_in_any_order() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(300, 5)) * 10.0 ** rng.integers(-250, 250, size=(300, 5))
+    digits = to_digits(values)
+    shuffled = values[rng.permutation(300)]
+    parts = sum(to_digits(shuffled[start : start + 37]) for start in range(0, 300, 37))
+    np.testing.assert_array_equal(parts, digits)
+    exact = [math.fsum(column) for column in values.T]
+    np.testing.assert_allclose(from_digits(digits), exact, rtol=2.3e-16)  # one rounding, of the sum from its digits
+
+
+def test_digits_of_the_extremes() -> None:
+    smallest, largest = 5e-324, np.finfo(float).max
+    sums = from_digits(to_digits(np.array([[smallest, largest, -1.0, 0.0], [smallest, -largest, 1e-300, 0.0]])))
+    np.testing.assert_array_equal(sums, [1e-323, 0.0, -1.0, 0.0])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_sum_with_a_value_that_is_no_number_is_none(bad: float) -> None:
+    digits = to_digits(np.array([[1.0, 2.0], [bad, 3.0]]))
+    assert digits.shape == (2, DIGITS)
+    assert np.isnan(from_digits(digits)[0]) and from_digits(digits)[1] == 5.0
