@@ -14,7 +14,7 @@ from mpigp.errors import InputError
 from mpigp.launch import launch
 from mpigp.ranks import default_threads, launched_rank, say, world
 
-COMMANDS = ("evaluate", "synth", "convert", "info", "demo")
+COMMANDS = ("fit", "evaluate", "synth", "convert", "info", "demo")
 
 BAD_INPUT = 2
 
@@ -119,6 +119,7 @@ def execute(argv: list[str]) -> int:
         figures = module.run(arguments, comm)
         if arguments.json and rank == 0:
             print(json.dumps(figures), flush=True)
+        return int(figures.get("exit_code", 0))
     except InputError as error:
         if rank == 0:
             say(str(error))
@@ -127,7 +128,6 @@ def execute(argv: list[str]) -> int:
         if comm is not None:
             comm.Barrier()  # not before the line above is out
         return BAD_INPUT
-    return 0
 
 
 def main(argv: list[str] | None = None) -> NoReturn:

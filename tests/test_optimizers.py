@@ -119,7 +119,11 @@ def test_restored_it_goes_on_with_the_same_bits(name: str) -> None:
     for _ in range(25):
         again.step()
     np.testing.assert_array_equal(numbers(again.point), numbers(whole.point))
-    assert (again.value, again.gradient_norm, again.evaluations) == (whole.value, whole.gradient_norm, whole.evaluations)
+    assert (again.value, again.gradient_norm, again.evaluations) == (
+        whole.value,
+        whole.gradient_norm,
+        whole.evaluations,
+    )
 
 
 @pytest.mark.parametrize("first", [1e-3, 0.1, 1.0, 30.0])

@@ -74,14 +74,14 @@ class LBFGS:
     def _search(self, c: Floats, slope: float) -> bool:
         direction = self._new[1]
         self.space.combine(c, self.basis, direction)
-        last: list[Any] = []  # products of the last trial, which is the one that is accepted
+        last: dict[str, Any] = {}  # products of the last trial, which is the one that is accepted
 
         def trial(t: float) -> tuple[float, float]:
             self._trial.set_sum(self.point, t, direction)
             self.evaluations += 1
             value = self.objective(self._trial, self._new[0])
             with_basis, gg = self.space.dots([(self._new, self.basis), (self._new[0], self._new[0])])
-            last[:] = [with_basis, float(gg[0, 0])]
+            last.update(with_basis=with_basis, gg=float(gg[0, 0]))
             return value, float(with_basis[0] @ c)
 
         first = 1.0 if self.pairs else min(1.0, 1.0 / self.gradient_norm)
@@ -89,10 +89,10 @@ class LBFGS:
         if found is None:
             return False
         t, value = found
-        self._accept(t, value, c, *last, slope)
+        self._accept(t, value, c, slope, **last)
         return True
 
-    def _accept(self, t: float, value: float, c: Floats, with_basis: Floats, gg: float, slope: float) -> None:
+    def _accept(self, t: float, value: float, c: Floats, slope: float, with_basis: Floats, gg: float) -> None:
         """Take the trial point: with s = t p and y = g_new − g, products with the basis follow by linearity."""
         k, gram = self.memory, self.gram
         by_new, by_p = with_basis  # products of g_new and of p with the old basis

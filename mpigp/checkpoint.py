@@ -1,0 +1,107 @@
+"""A fit on disk: the model so far, and all that an exact continuation needs, on any number of ranks.
+
+One file is both. It is written by rank 0, beside its place, and renamed; the other ranks send their rows.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from mpigp import __version__
+from mpigp.atomic import replacing
+from mpigp.chunks import Share
+from mpigp.errors import InputError
+from mpigp.fitting import Fit
+from mpigp.hdf5 import whole
+from mpigp.modelfile import Standardisation
+from mpigp.ranks import gather_rows
+from mpigp.trace import Trace
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm
+
+Floats = NDArray[np.float64]
+VERSION = 1
+
+
+def save(path: str, comm: Comm, fit: Fit, options: dict[str, Any], standardised: dict[str, Standardisation]) -> None:
+    """Write the model at the fit's point, its trace, and its checkpoint. Called by all ranks."""
+    objective, optimizer = fit.objective, fit.optimizer
+    rows = objective.evaluator.rows
+    objective.place(optimizer.point)
+    latent = {} if rows.S is None else {"mu": rows.mu, "S": rows.S}
+    if comm.rank != 0:
+        for values in latent.values():
+            list(gather_rows(comm, values))
+        for block in optimizer.vectors().values():
+            for vector in block.local:
+                for segment in vector:
+                    list(gather_rows(comm, segment.reshape(-1, objective.q)))
+        return
+    parameters = objective.parameters(optimizer.point)
+    with replacing(path) as temporary, h5py.File(temporary, "w") as file:
+        file.attrs.update(
+            format="mpigp-model", version=VERSION, model=objective.evaluator.model.name, n=rows.n,
+            jitter=objective.jitter, seed=options["seed"], mpigp=__version__, stopped=fit.stopped,
+        )  # fmt: skip
+        file["Z"], file["beta"] = parameters.Z, parameters.beta
+        file["kernel/variance"], file["kernel/alpha"] = parameters.variance, parameters.alpha
+        for name, values in latent.items():
+            write_rows(file, f"latent/{name}", comm, values, rows.n)
+        for column, each in standardised.items():
+            file[f"standardize/{column}_mean"], file[f"standardize/{column}_scale"] = each.mean, each.scale
+        for name, series in vars(fit.trace).items():
+            file[f"trace/{name}"] = np.array(series, int if name == "evaluations" else float)
+        file["checkpoint/options"] = json.dumps(options, sort_keys=True)
+        for name, value in (fit.numbers() | optimizer.numbers()).items():
+            file[f"checkpoint/numbers/{name}"] = value
+        for name, block in optimizer.vectors().items():
+            file[f"checkpoint/vectors/{name}/shared"] = block.shared
+            for index, vector in enumerate(block.local):
+                for place, segment in enumerate(vector):
+                    where = f"checkpoint/vectors/{name}/local/{index}/{place}"
+                    write_rows(file, where, comm, segment.reshape(-1, objective.q), rows.n)
+
+
+def write_rows(file: h5py.File, name: str, comm: Comm, local: Floats, n: int) -> None:
+    """Write the rows of all ranks, in order, as one dataset."""
+    item = file.create_dataset(name, (n, local.shape[1]), "f8")
+    start = 0
+    for block in gather_rows(comm, local):
+        item[start : start + len(block)] = block
+        start += len(block)
+
+
+def check(file: h5py.File, options: dict[str, Any]) -> None:
+    """Refuse a checkpoint that is none, or that was made with other data, model or options."""
+    name = file.filename
+    if "checkpoint/options" not in file:
+        raise InputError(f"{name}: holds no checkpoint: --resume takes what an earlier `fit -o` wrote")
+    with whole(f"{name}: /checkpoint"):
+        found = json.loads(file["checkpoint/options"].asstr()[()])
+    for key in sorted(options):
+        if found.get(key) != options[key]:
+            raise InputError(
+                f"{name}: /checkpoint: was made with {key} = {found.get(key)!r}, not {options[key]!r}: give the same "
+                "data and options, or start anew without --resume"
+            )
+
+
+def load(file: h5py.File, fit: Fit, share: Share) -> None:
+    """Take the fit to where the checkpoint was written; every rank reads its own rows."""
+    with whole(f"{file.filename}: /checkpoint"):
+        numbers = {name: item[()] for name, item in file["checkpoint/numbers"].items()}
+        for name, block in fit.optimizer.vectors().items():
+            group = file[f"checkpoint/vectors/{name}"]
+            block.shared[...] = group["shared"][()]
+            for index, vector in enumerate(block.local):
+                for place, segment in enumerate(vector):
+                    segment[...] = group[f"local/{index}/{place}"][share.start : share.stop].ravel()
+        series = {name: item[()].tolist() for name, item in file["trace"].items()}
+    fit.optimizer.restore(numbers)
+    fit.restore(Trace(**series), bool(numbers["held"]), int(numbers["before"]))

@@ -1,0 +1,116 @@
+"""Learning: iterations of an optimiser until the bound has converged, or the run is to stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mpigp.objective import Objective
+from mpigp.optimizers import OPTIMIZERS
+from mpigp.parameters import Globals
+from mpigp.trace import Trace
+from mpigp.vectors import Block
+
+HELD = frozenset({"variance", "beta"})
+WINDOW = 10  # iterations over which the relative change of the bound is taken
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to learn.
+
+    hold : iterations for which variance and beta are held at the start
+    tolerance : stop when the bound changes by less than this, relatively, per iteration (over the last WINDOW)
+    gradient_tolerance : stop when the gradient's norm falls below this
+    """
+
+    optimizer: str = "lbfgs"
+    max_iter: int = 1000
+    hold: int = 30
+    fixed: frozenset[str] = frozenset()
+    tolerance: float = 1e-8
+    gradient_tolerance: float = 1e-4
+
+
+class Fit:
+    """A fit in progress: the optimiser, the iterations so far, and why it stopped.
+
+    `alarm()` is asked once per iteration, on every rank, and says why the run is to stop now, or nothing.
+    """
+
+    def __init__(self, objective: Objective, settings: Settings, start: Globals) -> None:
+        self.objective, self.settings = objective, settings
+        self.trace = Trace()
+        self.stopped = ""
+        self.held = settings.hold > 0 and not settings.fixed >= HELD
+        self._before, self._evaluations = 0.0, 0  # seconds and evaluations of earlier runs and optimisers
+        self._begin(objective.point(start))
+
+    def _begin(self, point: Block) -> None:
+        """Make the optimiser, at this point."""
+        self.objective.fixed = self.settings.fixed | (HELD if self.held else frozenset())
+        self.optimizer = OPTIMIZERS[self.settings.optimizer](self.objective, self.objective.space, point)
+
+    @property
+    def bound(self) -> float:
+        return -float(self.optimizer.value)
+
+    @property
+    def iteration(self) -> int:
+        return len(self.trace)
+
+    @property
+    def evaluations(self) -> int:
+        return self._evaluations + int(self.optimizer.evaluations)
+
+    def run(self, alarm: Callable[[], str], told: Callable[[Fit], None]) -> None:
+        """Iterate until there is a reason to stop; `told` is called after every iteration."""
+        began = time.perf_counter()
+        while not self.stopped:
+            if self.held and self.iteration >= self.settings.hold:
+                self._release()
+            if self.iteration >= self.settings.max_iter:
+                self.stopped = "the largest number of iterations was reached"
+                break
+            moved = self.optimizer.step()
+            if not moved and self.held:
+                self._release()
+                continue
+            if not moved:
+                self.stopped = "no step raises the bound any more"
+                break
+            seconds = self._before + time.perf_counter() - began
+            self.trace.add(self.bound, self.optimizer.gradient_norm, seconds, self.evaluations)
+            self.stopped = self._converged()
+            told(self)
+            self.stopped = self.stopped or alarm()
+
+    def _release(self) -> None:
+        """Free what was held: a new problem, and a new optimiser for it."""
+        self.held = False
+        self._evaluations += self.optimizer.evaluations
+        self._begin(self.optimizer.point)
+
+    def _converged(self) -> str:
+        bounds, settings = self.trace.bound, self.settings
+        if self.held:
+            return ""
+        if self.trace.gradient_norm[-1] < settings.gradient_tolerance:
+            return "the gradient's norm fell below the tolerance"
+        since = self.iteration - max(settings.hold, 0)
+        if since > WINDOW and bounds[-1] - bounds[-1 - WINDOW] < WINDOW * settings.tolerance * abs(bounds[-1]):
+            return "the bound's relative change fell below the tolerance"
+        return ""
+
+    def numbers(self) -> dict[str, Any]:
+        """Return what, with the optimiser's, an exact continuation needs."""
+        return {"held": self.held, "before": self._evaluations}
+
+    def restore(self, trace: Trace, held: bool, evaluations: int) -> None:
+        """Take up a fit that stopped: the optimiser is filled in by the caller."""
+        self.trace, self.stopped = trace, ""
+        self.held, self._evaluations = held, evaluations
+        self._before = trace.seconds[-1] if len(trace) else 0.0
+        self.objective.fixed = self.settings.fixed | (HELD if held else frozenset())

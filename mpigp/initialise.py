@@ -1,0 +1,74 @@
+"""Where a fit starts: latent points, inducing points, lengthscales, and a signal-to-noise ratio of 100."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpigp import inducing
+from mpigp.chunks import Share
+from mpigp.errors import InputError
+from mpigp.hdf5 import reading
+from mpigp.latent import pca, random_latent
+from mpigp.modelfile import read_latent
+from mpigp.parameters import Globals
+from mpigp.standardise import standardisation
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm
+
+Floats = NDArray[np.float64]
+
+SIGNAL_TO_NOISE = 100.0
+LATENT_VARIANCE = 0.1
+PLACEMENTS = ("random", "greedy", "kmeans")
+
+
+class Start(NamedTuple):
+    """globals : on every rank.   mu, S : (rows, q), this rank's; S is None in regression, where mu are the inputs."""
+
+    globals: Globals
+    mu: Floats
+    S: Floats | None
+
+
+def latent(comm: Comm, n: int, share: Share, Y: Floats, q: int, init: str, seed: int) -> tuple[Floats, Floats]:
+    """Return the first mu and S (rows, q): by `pca`, `random`, or those of a model file."""
+    if init == "pca":
+        mu = pca(comm, n, Y, q)
+    elif init == "random":
+        mu = random_latent(n, share.start, share.stop, q, seed)
+    else:
+        with reading(init) as file:
+            return read_latent(file, n, q, share.start, share.stop)
+    return np.ascontiguousarray(mu), np.full(mu.shape, LATENT_VARIANCE)
+
+
+def place(comm: Comm, n: int, start: int, X: Floats, m: int, how: str, alpha: Floats, seed: int) -> Floats:
+    """Return the inducing points (m, q), among or between the rows X of all ranks."""
+    if m > n:
+        raise InputError(f"--inducing: is {m}, but there are {n} rows: give at most as many inducing points as rows")
+    if how == "greedy":
+        return inducing.greedy(comm, n, start, X, m, alpha, seed)
+    if how == "kmeans":
+        return inducing.kmeans(comm, n, start, X, m, seed)
+    return inducing.random_rows(comm, n, start, X, m, seed)
+
+
+def start_globals(
+    comm: Comm, n: int, start: int, mu: Floats, Y: Floats, m: int, placement: str, long: bool, seed: int
+) -> Globals:
+    """Return the first globals.
+
+    Lengthscales come from the spread of the inputs: one standard deviation for latent points, √q of them for inputs of
+    regression (`long`), whose distances grow with their number. The variance is that of the outputs, and the noise a
+    hundredth of it.
+    """
+    q = mu.shape[1]
+    spread = standardisation(comm, n, mu, "scale")[0].scale
+    alpha = 1 / (spread**2 * (q if long else 1))
+    variance = float(np.mean(standardisation(comm, n, Y, "scale")[0].scale ** 2))
+    Z = place(comm, n, start, mu, m, placement, alpha, seed)
+    return Globals(np.ascontiguousarray(Z), variance, alpha, SIGNAL_TO_NOISE / variance)
