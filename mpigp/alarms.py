@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from types import FrameType
@@ -17,16 +18,28 @@ class Alarms:
     """Notes the signals of this rank, and watches rank 0's clock; `agreed()` makes any rank's reason everybody's.
 
     limit : seconds from now that the run may take; inf for no limit
+    period : seconds between the times when `due()` is true; inf for never
     """
 
-    def __init__(self, comm: Comm, limit: float) -> None:
-        self.comm, self.end = comm, time.monotonic() + limit
+    def __init__(self, comm: Comm, limit: float, period: float = math.inf) -> None:
+        self.comm, self.end, self.period = comm, time.monotonic() + limit, period
+        self._next = time.monotonic() + period
         self._signal = 0
         for each in SIGNALS:
             signal.signal(each, self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._signal = number
+
+    def due(self) -> bool:
+        """Return whether a period has passed by rank 0's clock. Called by all ranks."""
+        if self.period == math.inf:
+            return False
+        now = time.monotonic()
+        passed = bool(self.comm.bcast(now > self._next))
+        if passed:
+            self._next = now + self.period
+        return passed
 
     def agreed(self) -> str:
         """Return why the run is to stop, or nothing; the same on every rank. Called by all ranks."""

@@ -19,6 +19,7 @@ from mpigp.errors import InputError
 from mpigp.fitting import Fit
 from mpigp.hdf5 import whole
 from mpigp.modelfile import Standardisation
+from mpigp.objective import Objective
 from mpigp.ranks import gather_rows
 from mpigp.trace import Trace
 
@@ -34,6 +35,8 @@ def save(path: str, comm: Comm, fit: Fit, options: dict[str, Any], standardised:
     objective, optimizer = fit.objective, fit.optimizer
     rows = objective.evaluator.rows
     objective.place(optimizer.point)
+    parameters = objective.parameters(optimizer.point)
+    objective.evaluator(parameters, objective.jitter)  # for the posterior
     latent = {} if rows.S is None else {"mu": rows.mu, "S": rows.S}
     if comm.rank != 0:
         for values in latent.values():
@@ -43,7 +46,6 @@ def save(path: str, comm: Comm, fit: Fit, options: dict[str, Any], standardised:
                 for segment in vector:
                     list(gather_rows(comm, segment.reshape(-1, objective.q)))
         return
-    parameters = objective.parameters(optimizer.point)
     with replacing(path) as temporary, h5py.File(temporary, "w") as file:
         file.attrs.update(
             format="mpigp-model", version=VERSION, model=objective.evaluator.model.name, n=rows.n,
@@ -55,6 +57,7 @@ def save(path: str, comm: Comm, fit: Fit, options: dict[str, Any], standardised:
             write_rows(file, f"latent/{name}", comm, values, rows.n)
         for column, each in standardised.items():
             file[f"standardize/{column}_mean"], file[f"standardize/{column}_scale"] = each.mean, each.scale
+        write_posterior(file, objective)
         for name, series in vars(fit.trace).items():
             file[f"trace/{name}"] = np.array(series, int if name == "evaluations" else float)
         file["checkpoint/options"] = json.dumps(options, sort_keys=True)
@@ -66,6 +69,18 @@ def save(path: str, comm: Comm, fit: Fit, options: dict[str, Any], standardised:
                 for place, segment in enumerate(vector):
                     where = f"checkpoint/vectors/{name}/local/{index}/{place}"
                     write_rows(file, where, comm, segment.reshape(-1, objective.q), rows.n)
+
+
+def write_posterior(file: h5py.File, objective: Objective) -> None:
+    """Write what predictions need, for the inducing points in this order and the kernel k of unit variance.
+
+    With s = β σ_f²: mean = s kᵀ L⁻ᵀ g and variance = σ_f² (1 − ‖L⁻¹k‖² + ‖L_B⁻¹ L⁻¹k‖²) of the function.
+    """
+    assert objective.evaluator.last is not None
+    inducing, master = objective.evaluator.last
+    file["posterior/order"] = inducing.whitening.order
+    file["posterior/L"], file["posterior/L_B"] = inducing.whitening.L, np.ascontiguousarray(master.bound.L_B)
+    file["posterior/g"] = np.ascontiguousarray(master.bound.g)
 
 
 def write_rows(file: h5py.File, name: str, comm: Comm, local: Floats, n: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mpigp.objective import Objective
@@ -14,6 +14,7 @@ from mpigp.trace import Trace
 from mpigp.vectors import Block
 
 HELD = frozenset({"variance", "beta"})
+TRIAL = 50  # iterations after which starts are compared, once variance and beta are free
 WINDOW = 10  # iterations over which the relative change of the bound is taken
 
 
@@ -114,3 +115,27 @@ class Fit:
         self.held, self._evaluations = held, evaluations
         self._before = trace.seconds[-1] if len(trace) else 0.0
         self.objective.fixed = self.settings.fixed | (HELD if held else frozenset())
+
+
+def best_start(
+    objective: Objective, settings: Settings, begin: Callable[[int], tuple[Globals, Any, Any]], seed: int, count: int
+) -> Globals:
+    """Return the globals of the best of `count` starts, after TRIAL iterations from each; its mu and S go to the rows.
+
+    `begin(seed)` makes a start: globals, mu and S.
+    """
+    rows = objective.evaluator.rows
+    best: tuple[float, Globals, Any, Any] | None = None
+    for number in range(count):
+        start, mu, S = begin(seed + number)
+        if S is not None and rows.S is not None:
+            rows.mu[...], rows.S[...] = mu, S
+        trial = Fit(objective, replace(settings, max_iter=settings.hold + TRIAL), start)
+        trial.run(lambda: "", lambda fit: None)
+        if best is None or trial.bound > best[0]:
+            best = trial.bound, start, mu, S
+    assert best is not None
+    _, start, mu, S = best
+    if S is not None and rows.S is not None:
+        rows.mu[...], rows.S[...] = mu, S
+    return start

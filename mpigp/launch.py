@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from mpigp.errors import InputError
+
+FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def find_mpiexec() -> str:
@@ -51,6 +54,8 @@ def launch(ranks: int, threads: int, arguments: list[str]) -> int:
     command += [sys.executable, "-m", "mpigp", *arguments]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace") as process:
         assert process.stderr is not None
+        for each in FORWARDED:
+            signal.signal(each, lambda number, frame: process.send_signal(number))
         try:
             for line in without_banners(process.stderr):
                 sys.stderr.write(line)

@@ -63,6 +63,7 @@ class Evaluator:
         self.threads = threads
         self.phases = Phases()
         self.statistics_scale = model.statistics_scale(rows, m)
+        self.last: tuple[Inducing, Master] | None = None  # of the last evaluation, on rank 0
         self.workers = Workers(threads, native.workspace(m, q, self.d))
 
     def __call__(self, parameters: Globals | None, jitter: float) -> Evaluation:
@@ -105,6 +106,7 @@ class Evaluator:
         with self.phases("bound"):
             sums = from_two_words(words[:-1], scale)
             gradient = None if master is None else self._gradient(inducing, master, sums)
+        self.last = None if master is None else (inducing, master)
         return Evaluation(value, gradient, jitter)
 
     def _sum_statistics(self, inducing: Inducing) -> Words:

@@ -14,13 +14,15 @@ from mpigp.alarms import Alarms
 from mpigp.atomic import check_writable
 from mpigp.data import find
 from mpigp.errors import InputError
-from mpigp.fitting import Fit, Settings
+from mpigp.fitting import Fit, Settings, best_start
+from mpigp.forecast import dry_run
 from mpigp.hdf5 import read_rows, reading
 from mpigp.initialise import PLACEMENTS, latent, start_globals
 from mpigp.modelfile import Standardisation
 from mpigp.models import MODELS
 from mpigp.objective import NAMES, Objective
 from mpigp.optimizers import OPTIMIZERS
+from mpigp.parameters import Globals
 from mpigp.progress import Progress, output
 from mpigp.ranks import peak_memory, together
 from mpigp.rounds import Evaluator
@@ -56,34 +58,55 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--standardize", choices=["scale", "center", "none"], default="scale", help="columns (default scale)")
     add("--jitter", type=float, default=1e-6, metavar="J", help="added to K_mm's diagonal, per unit of variance")
     add("--resume", action="store_true", help="go on from the checkpoint in MODEL, where there is one")
-    add("--checkpoint-every", type=int, default=0, metavar="N", help="iterations between checkpoints (default: none)")
+    add("--checkpoint-every", type=interval, default=(0, math.inf), metavar="N|Nm",
+        help="iterations, or minutes with an m, between checkpoints (default: only at the end)")  # fmt: skip
+    add("--restarts", type=int, default=1, metavar="K", help="try K starts, and go on from the best (default 1)")
+    add("--dry-run", action="store_true", help="print memory, messages and estimated seconds, and run nothing")
     add("--time-limit", type=float, default=math.inf, metavar="S", help="seconds, after which it saves and stops")
     add("--metrics", metavar="FILE.jsonl", help="write one JSON object per iteration to this file")
     add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
     add("--y", default="Y", metavar="NAME", help="dataset of the outputs (default Y)")
 
 
+def interval(text: str) -> tuple[int, float]:
+    """Return iterations (0 for none) and seconds (inf for none) of an interval: `50`, or `10m` for minutes."""
+    try:
+        found = (0, 60 * float(text[:-1])) if text.endswith("m") else (int(text), math.inf)
+    except ValueError:
+        found = (-1, 0.0)
+    if found[0] < 0 or not found[1] > 0:
+        raise argparse.ArgumentTypeError(f"is {text}: give iterations (50) or minutes (10m)")
+    return found
+
+
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     """Read, initialise, iterate, save."""
-    alarms = Alarms(comm, arguments.time_limit)
+    every, period = arguments.checkpoint_every
+    alarms = Alarms(comm, arguments.time_limit, period)
     with together(comm):
         settings = settings_of(arguments)
         if comm.rank == 0:
             check_writable(arguments.output, arguments.data)
         n, share, X, Y = read(arguments, comm)
     standardised, constant = standardise(arguments.standardize, comm, n, X, Y)
+    if arguments.dry_run:
+        return dry_run(arguments, comm, n, arguments.latent if X is None else X.shape[1], Y.shape[1])
+
+    def begin(seed: int) -> tuple[Globals, Any, Any]:
+        mu, S = (X, None) if X is not None else latent(comm, n, share, Y, arguments.latent, arguments.init, seed)
+        long = S is None
+        globals_ = start_globals(comm, n, share.start, mu, Y, arguments.inducing, arguments.placement, long, seed)
+        return globals_, mu, S
+
     with together(comm):
-        S = None
-        if X is None:
-            X, S = latent(comm, n, share, Y, arguments.latent, arguments.init, arguments.seed)
-        regression = S is None
-        start = start_globals(
-            comm, n, share.start, X, Y, arguments.inducing, arguments.placement, regression, arguments.seed
-        )
-    rows = Rows(comm, n, X, S, Y)
-    evaluator = Evaluator(comm, MODELS[arguments.model], rows, arguments.inducing, X.shape[1], arguments.threads)
-    fit = Fit(Objective(evaluator, arguments.jitter), settings, start)
-    options = options_of(arguments, rows, X.shape[1])
+        start, mu, S = begin(arguments.seed)
+    rows = Rows(comm, n, mu, S, Y)
+    evaluator = Evaluator(comm, MODELS[arguments.model], rows, arguments.inducing, mu.shape[1], arguments.threads)
+    objective = Objective(evaluator, arguments.jitter)
+    if arguments.restarts > 1 and not arguments.resume:
+        start = best_start(objective, settings, begin, arguments.seed, arguments.restarts)
+    fit = Fit(objective, settings, start)
+    options = options_of(arguments, rows, mu.shape[1])
     with together(comm):
         resume(arguments, fit, share, options)
 
@@ -96,7 +119,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
 
         def told(fit: Fit) -> None:
             progress(fit)
-            if arguments.checkpoint_every and fit.iteration % arguments.checkpoint_every == 0:
+            if (every and fit.iteration % every == 0) or alarms.due():
                 checkpoint.save(arguments.output, comm, fit, options, standardised)
 
         interrupted: list[str] = []
@@ -117,7 +140,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     fixed = frozenset(name for name in arguments.fixed.split(",") if name)
     if unknown := fixed - set(NAMES):
         raise InputError(f"--fixed: {', '.join(sorted(unknown))}: unknown: choose among {', '.join(NAMES)}")
-    for option in ("inducing", "latent"):
+    for option in ("inducing", "latent", "restarts"):
         if getattr(arguments, option) is not None and getattr(arguments, option) < 1:
             raise InputError(f"--{option}: is {getattr(arguments, option)}: give a number ≥ 1")
     if arguments.model == "gplvm" and arguments.latent is None:
@@ -157,7 +180,7 @@ def standardise(
 
 def options_of(arguments: argparse.Namespace, rows: Rows, q: int) -> dict[str, Any]:
     """Return what a checkpoint must have been made with, to be continued."""
-    names = ("model", "optimizer", "hold", "fixed", "init", "placement", "seed", "standardize", "jitter")
+    names = ("model", "optimizer", "hold", "fixed", "init", "placement", "seed", "restarts", "standardize", "jitter")
     shape = {"rows": rows.n, "outputs": rows.Y.shape[1], "dimensions": q, "inducing": arguments.inducing}
     return {name: getattr(arguments, name) for name in names} | shape | {"data": rows.YY.hex()}
 
