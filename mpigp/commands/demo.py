@@ -29,9 +29,9 @@ def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"{folder}: cannot be made: {error.strerror}: choose another folder") from error
     data, model = str(folder / "oilflow.h5"), str(folder / "model.h5")
-    learn = "--model gplvm --latent 5 --inducing 30 --standardize center --max-iter 200".split()
+    learn = {"--model": "gplvm", "--latent": 5, "--inducing": 30, "--standardize": "center", "--max-iter": 200}
     step(1, ["synth", "oilflow", "--rows", str(arguments.rows), "-o", data])
-    step(2, ["fit", data, "-o", model, *learn])
+    step(2, ["fit", data, "-o", model, *(str(word) for option in learn.items() for word in option)])
     step(2, ["evaluate", data, "--params", model, "--repeat", "5"])
     return {"folder": str(folder), "data": data, "model": model}
 
