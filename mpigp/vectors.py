@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mpigp import native
 from mpigp.exactsum import from_digits, to_digits
 
 if TYPE_CHECKING:
@@ -71,26 +72,24 @@ class Space:
         from mpi4py import MPI
 
         sizes = [len(left.shared) * len(right.shared) for left, right in pairs]
-        parts = [self._parts(left, right) for left, right in pairs]
-        digits = to_digits(np.concatenate(parts, axis=1))
+        digits = np.concatenate([to_digits(self._parts(left, right)) for left, right in pairs])
         self.comm.Allreduce(MPI.IN_PLACE, digits, op=MPI.SUM)
         sums = np.split(from_digits(digits), np.cumsum(sizes)[:-1])
         return [total.reshape(len(a.shared), len(b.shared)) for total, (a, b) in zip(sums, pairs, strict=True)]
 
     def _parts(self, left: Block, right: Block) -> Floats:
         """Return the products (., a·b) of the pieces this rank answers for: chunks, and on rank 0 the shared part."""
-        parts = [left.shared @ right.shared.T] if self.comm.rank == 0 else []
+        size = len(left.shared) * len(right.shared)
+        parts = [(left.shared @ right.shared.T).reshape(1, size)] if self.comm.rank == 0 else [np.zeros((0, size))]
         for segment in range(self.segments):
-            for start in range(0, self.length, self.chunk):
-                piece = np.s_[:, segment, start : start + self.chunk]
-                parts.append(left.local[piece] @ right.local[piece].T)
-        shape = (len(parts), len(left.shared) * len(right.shared))
-        return np.array(parts).reshape(shape) if parts else np.zeros((0, shape[1]))
+            products = native.chunk_dots(left.local[:, segment], right.local[:, segment], self.chunk)
+            parts.append(products.reshape(-1, size))
+        return np.concatenate(parts)
 
     def combine(self, coefficients: Floats, vectors: Block, out: Block) -> None:
         """Set the one vector `out` to Σ coefficients_j vectors_j."""
         out.shared[0] = coefficients @ vectors.shared
         for segment in range(self.segments):
-            for start in range(0, self.length, self.chunk):
-                stop = min(self.length, start + self.chunk)
-                out.local[0, segment, start:stop] = coefficients @ vectors.local[:, segment, start:stop]
+            for start in range(0, self.length, self.chunk):  # chunk by chunk: bits may depend on the place in a product
+                piece = np.s_[:, segment, start : start + self.chunk]
+                out.local[piece][0] = coefficients @ vectors.local[piece]

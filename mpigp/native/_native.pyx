@@ -35,6 +35,8 @@ cdef extern from "rbf.h":
         int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, kept_t, const double *,
                                   const double *, double *, double *, sums_t, double *) noexcept nogil
         void (*exponential)(const double *, double *, int64_t, int64_t) noexcept nogil
+        void (*chunk_dots)(const double *, int64_t, int64_t, const double *, int64_t, int64_t, int64_t, int64_t,
+                           double *) noexcept nogil
         const char *name
     const rbf_functions *rbf_dispatch()
     int64_t rbf_workspace(int64_t, int64_t, int64_t)
@@ -157,6 +159,21 @@ def gplvm_gradient(Kernel kernel, Rows rows, double[::1] exponentials, const dou
         misfits = functions.gplvm_gradient(&kernel.k, &rows.r, first, last, kept, &weight_psi2[0],
                                            &weight_psi1Y[0, 0], &grad_mu[0, 0], &grad_S[0, 0], out, &space[0])
     return misfits
+
+
+def chunk_dots(const double[:, :] left, const double[:, :] right, int64_t chunk):
+    """Return the dot products (chunks, a, b) of vectors left (a, n) and right (b, n), whose numbers lie side by side."""
+    cdef int64_t n = left.shape[1], chunks
+    if right.shape[1] != n or (n > 1 and (left.strides[1] != 8 or right.strides[1] != 8)):
+        raise ValueError("left and right do not fit")
+    chunks = (n + chunk - 1) // chunk
+    result = np.zeros((chunks, left.shape[0], right.shape[0]))
+    cdef double[:, :, ::1] out = result
+    if result.size:
+        with nogil:
+            functions.chunk_dots(&left[0, 0], left.shape[0], left.strides[0] // 8, &right[0, 0], right.shape[0],
+                                 right.strides[0] // 8, n, chunk, &out[0, 0, 0])
+    return result
 
 
 def add_digits(const double[:, ::1] values, int64_t[:, ::1] digits, int bits, int least):

@@ -7,7 +7,7 @@
 #define TABLE(isa)                                                                                                   \
     {                                                                                                                \
         #isa, regression_statistics_##isa, regression_gradient_##isa, gplvm_statistics_##isa, gplvm_gradient_##isa, \
-            exponential_##isa,                                                                                       \
+            exponential_##isa, chunk_dots_##isa,                                                                     \
     }
 
 /* MPIGP_INSTRUCTION_SET may name a slower build than the CPU could run, to test it. */

@@ -47,7 +47,9 @@ typedef struct {
     int64_t gplvm_gradient_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, kept_t,                          \
                                  const double *weight_psi2, const double *weight_psi1Y, double *grad_mu, double *grad_S,     \
                                  sums_t, double *workspace);                                                                 \
-    void exponential_##isa(const double *, double *out, int64_t n, int64_t repeat);
+    void exponential_##isa(const double *, double *out, int64_t n, int64_t repeat);                                           \
+    void chunk_dots_##isa(const double *left, int64_t n_left, int64_t left_stride, const double *right, int64_t n_right,      \
+                          int64_t right_stride, int64_t length, int64_t chunk, double *out);
 
 DECLARE(baseline)
 DECLARE(avx2)
@@ -68,6 +70,7 @@ typedef struct {
     int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, kept_t, const double *, const double *,
                               double *, double *, sums_t, double *);
     void (*exponential)(const double *, double *, int64_t, int64_t);
+    void (*chunk_dots)(const double *, int64_t, int64_t, const double *, int64_t, int64_t, int64_t, int64_t, double *);
 } rbf_functions;
 
 /* The fastest build that this CPU runs. */

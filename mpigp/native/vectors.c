@@ -1,0 +1,36 @@
+/* Dot products of long vectors, chunk by chunk. Compiled once for each instruction set. */
+#include "products.h"
+
+typedef double loose __attribute__((vector_size(8 * LANES), aligned(8)));
+
+INLINE void dots_tile(const int NJ, const double *left, const double *right, int64_t stride, int64_t count, double *out)
+{
+    vec s[TALL];
+    double sums[TALL];
+    int64_t t = 0;
+    for (int j = 0; j < TALL; j++) s[j] = (vec){0};
+    for (; t + LANES <= count; t += LANES) {
+        vec x = *(const loose *)(left + t);
+        for (int j = 0; j < NJ; j++) s[j] += x * *(const loose *)(right + j * stride + t);
+    }
+    lane_sums(s[0], s[1], s[2], s[3], sums);
+    for (int j = 0; j < NJ; j++) {
+        for (int64_t r = t; r < count; r++) sums[j] += left[r] * right[j * stride + r];
+        out[j] = sums[j];
+    }
+}
+
+/* out[chunk][i][j] = the product of left i and right j over a chunk; vectors lie `stride` apart. */
+void ISA(chunk_dots)(const double *left, int64_t n_left, int64_t left_stride, const double *right, int64_t n_right,
+                     int64_t right_stride, int64_t length, int64_t chunk, double *out)
+{
+    for (int64_t start = 0; start < length; start += chunk) {
+        int64_t count = smaller(chunk, length - start);
+        for (int64_t i = 0; i < n_left; i++, out += n_right) {
+            const double *x = left + i * left_stride + start, *y = right + start;
+            int64_t j = 0;
+            for (; j + TALL <= n_right; j += TALL) dots_tile(TALL, x, y + j * right_stride, right_stride, count, out + j);
+            for (; j < n_right; j++) dots_tile(1, x, y + j * right_stride, right_stride, count, out + j);
+        }
+    }
+}
