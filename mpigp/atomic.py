@@ -43,7 +43,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         with open(name, "rb") as written:
             os.fsync(written.fileno())
         os.replace(name, target)
-    except BaseException:
+    except BaseException as error:
         with suppress(FileNotFoundError):
             os.unlink(name)
+        if isinstance(error, OSError):
+            raise OSError(f"{target}: could not be written, and is as it was before: {error}") from error
         raise

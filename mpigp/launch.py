@@ -30,14 +30,15 @@ def find_mpiexec() -> str:
 def flags(version: str, ranks: int, threads: int, cores: int, root: bool) -> list[str]:
     """Return the options that this MPI's mpiexec needs.
 
-    Open MPI refuses root, and more ranks than cores, unless told otherwise; and it binds a rank to one core, where a
-    rank of several threads needs several. MPICH does none of these.
+    Open MPI refuses root, and more ranks than cores, unless told otherwise; ranks that wait keep their core busy, which
+    ranks that share it cannot afford; and it binds a rank to one core, where a rank of several threads needs several.
+    MPICH does none of these.
     """
     if "Open MPI" not in version:
         return []
     options = ["--allow-run-as-root"] if root else []
     if ranks * threads > cores:
-        return [*options, "--oversubscribe", "--bind-to", "none"]
+        return [*options, "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
     if threads > 1:
         options += ["--map-by", f"slot:PE={threads}"]
     return options

@@ -40,13 +40,13 @@ def world() -> Comm:
         ) from None
     comm = MPI.COMM_WORLD
     check_connected(comm.size, os.environ)
-    if comm.size > 1:
 
-        def end_all(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-            say(f"rank {comm.rank}: {described(error, trace)}")
+    def end_all(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        say(f"rank {comm.rank}: {described(error, trace)}")
+        if comm.size > 1:
             comm.Abort(1)
 
-        sys.excepthook = end_all
+    sys.excepthook = end_all
     return comm
 
 
