@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
 
+MARGIN = 1.5  # of the longest iteration so far must be left before the limit
 SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
 
 
 class Alarms:
     """Notes the signals of this rank, and watches rank 0's clock; `agreed()` makes any rank's reason everybody's.
 
-    limit : seconds from now that the run may take; inf for no limit
+    limit : seconds from now that the run may take, another iteration included; inf for no limit
     period : seconds between the times when `due()` is true; inf for never
     """
 
     def __init__(self, comm: Comm, limit: float, period: float = math.inf) -> None:
         self.comm, self.end, self.period = comm, time.monotonic() + limit, period
         self._next = time.monotonic() + period
+        self._last, self._longest = time.monotonic(), 0.0
         self._signal = 0
         for each in SIGNALS:
             signal.signal(each, self._note)
@@ -45,7 +47,9 @@ class Alarms:
         """Return why the run is to stop, or nothing; the same on every rank. Called by all ranks."""
         from mpi4py import MPI
 
-        late = self.comm.rank == 0 and time.monotonic() > self.end
+        now = time.monotonic()
+        self._longest, self._last = max(self._longest, now - self._last), now
+        late = self.comm.rank == 0 and now + MARGIN * self._longest > self.end
         code = self.comm.allreduce(self._signal or (1000 if late else 0), op=MPI.MAX)
         if code == 0:
             return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from mpigp.hdf5 import reading
 from mpigp.latent import pca, random_latent
 from mpigp.modelfile import read_latent
 from mpigp.parameters import Globals
+from mpigp.ranks import together
 from mpigp.standardise import standardisation
 
 if TYPE_CHECKING:
@@ -26,14 +27,6 @@ LATENT_VARIANCE = 0.1
 PLACEMENTS = ("random", "greedy", "kmeans")
 
 
-class Start(NamedTuple):
-    """globals : on every rank.   mu, S : (rows, q), this rank's; S is None in regression, where mu are the inputs."""
-
-    globals: Globals
-    mu: Floats
-    S: Floats | None
-
-
 def latent(comm: Comm, n: int, share: Share, Y: Floats, q: int, init: str, seed: int) -> tuple[Floats, Floats]:
     """Return the first mu and S (rows, q): by `pca`, `random`, or those of a model file."""
     if init == "pca":
@@ -41,7 +34,7 @@ def latent(comm: Comm, n: int, share: Share, Y: Floats, q: int, init: str, seed:
     elif init == "random":
         mu = random_latent(n, share.start, share.stop, q, seed)
     else:
-        with reading(init) as file:
+        with together(comm), reading(init) as file:
             return read_latent(file, n, q, share.start, share.stop)
     return np.ascontiguousarray(mu), np.full(mu.shape, LATENT_VARIANCE)
 

@@ -87,6 +87,8 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
         settings = settings_of(arguments)
         if comm.rank == 0:
             check_writable(arguments.output, arguments.data)
+            if arguments.metrics:
+                check_writable(arguments.metrics, arguments.data, arguments.output)
         n, share, X, Y = read(arguments, comm)
     standardised, constant = standardise(arguments.standardize, comm, n, X, Y)
     if arguments.dry_run:
@@ -98,8 +100,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
         globals_ = start_globals(comm, n, share.start, mu, Y, arguments.inducing, arguments.placement, long, seed)
         return globals_, mu, S
 
-    with together(comm):
-        start, mu, S = begin(arguments.seed)
+    start, mu, S = begin(arguments.seed)
     rows = Rows(comm, n, mu, S, Y)
     evaluator = Evaluator(comm, MODELS[arguments.model], rows, arguments.inducing, mu.shape[1], arguments.threads)
     objective = Objective(evaluator, arguments.jitter)
