@@ -29,9 +29,10 @@ class Case(NamedTuple):
 
 PROMISED = [Case(width, beta, 1e-8) for width in (10.0, 6.0) for beta in (1e2, 1e4, 1e6)]
 OTHERS = [  # either side of where the engine may take ∂F/∂K_mn from K_mn itself; and points closer still
-    Case(6.0, 9.0, 1e-8),
-    Case(6.0, 11.0, 1e-8),
-    Case(6.0, 9e2, 1e-6),
+    Case(6.0, 1.9, 1e-8),
+    Case(6.0, 2.1, 1e-8),
+    Case(6.0, 190.0, 1e-6),
+    Case(6.0, 210.0, 1e-6),
     Case(6.0, 1e6, 1e-6),
     Case(3.0, 1e6, 1e-8),
 ]
