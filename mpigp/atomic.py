@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,6 +30,16 @@ def check_writable(path: str | os.PathLike[str], *inputs: str | os.PathLike[str]
         ) from error
 
 
+def check_room(path: str | os.PathLike[str], size: int) -> None:
+    """Refuse to begin a file of `size` bytes that the disk has no room for: HDF5 does not survive a full disk."""
+    target = Path(path)
+    try:
+        with tempfile.TemporaryFile(dir=target.parent) as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+    except OSError as error:
+        raise OSError(f"{target}: could not be written, and is as it was before: {error.strerror}") from error
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` when the block succeeds, delete it otherwise."""
@@ -46,6 +57,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     except BaseException as error:
         with suppress(FileNotFoundError):
             os.unlink(name)
-        if isinstance(error, OSError):
-            raise OSError(f"{target}: could not be written, and is as it was before: {error}") from error
+        if isinstance(error, (OSError, RuntimeError)):  # HDF5 that cannot close a file on a full disk raises the latter
+            said = re.search("error message = '([^']*)'", str(error))
+            reason = said.group(1) if said else str(error)
+            raise OSError(f"{target}: could not be written, and is as it was before: {reason}") from error
         raise

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpigp import __version__
-from mpigp.atomic import replacing
+from mpigp.atomic import check_room, replacing
 from mpigp.chunks import Share
 from mpigp.errors import InputError
 from mpigp.fitting import Fit
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 VERSION = 1
+OVERHEAD = 2**16  # bytes, and more, that HDF5 itself takes
 
 
 def save(path: str, comm: Comm, fit: Fit, options: dict[str, Any], standardised: dict[str, Standardisation]) -> None:
@@ -46,6 +47,7 @@ def save(path: str, comm: Comm, fit: Fit, options: dict[str, Any], standardised:
                 for segment in vector:
                     list(gather_rows(comm, segment.reshape(-1, objective.q)))
         return
+    check_room(path, expected_size(fit))
     with replacing(path) as temporary, h5py.File(temporary, "w") as file:
         file.attrs.update(
             format="mpigp-model", version=VERSION, model=objective.evaluator.model.name, n=rows.n,
@@ -69,6 +71,17 @@ def save(path: str, comm: Comm, fit: Fit, options: dict[str, Any], standardised:
                 for place, segment in enumerate(vector):
                     where = f"checkpoint/vectors/{name}/local/{index}/{place}"
                     write_rows(file, where, comm, segment.reshape(-1, objective.q), rows.n)
+
+
+def expected_size(fit: Fit) -> int:
+    """Return about how many bytes the file of a fit takes."""
+    objective = fit.objective
+    rows = objective.evaluator.rows
+    numbers = 0 if rows.S is None else 2 * rows.n * objective.q
+    for block in fit.optimizer.vectors().values():
+        numbers += block.shared.size + block.local.shape[0] * block.local.shape[1] * rows.n * objective.q
+    numbers += objective.m * (2 * objective.m + objective.q + rows.Y.shape[1]) + 4 * len(fit.trace)
+    return 8 * numbers + OVERHEAD
 
 
 def write_posterior(file: h5py.File, objective: Objective) -> None:
@@ -99,11 +112,12 @@ def check(file: h5py.File, options: dict[str, Any]) -> None:
         raise InputError(f"{name}: holds no checkpoint: --resume takes what an earlier `fit -o` wrote")
     with whole(f"{name}: /checkpoint"):
         found = json.loads(file["checkpoint/options"].asstr()[()])
-    for key in sorted(options):
+    for key in options:  # the data last: other options may change what is read of them
         if found.get(key) != options[key]:
+            made = f"{key} = {found.get(key)!r}, not {options[key]!r}" if key != "data" else "other data"
             raise InputError(
-                f"{name}: /checkpoint: was made with {key} = {found.get(key)!r}, not {options[key]!r}: give the same "
-                "data and options, or start anew without --resume"
+                f"{name}: /checkpoint: was made with {made}: give the same data and options, or start anew without "
+                "--resume"
             )
 
 
@@ -118,5 +132,5 @@ def load(file: h5py.File, fit: Fit, share: Share) -> None:
                 for place, segment in enumerate(vector):
                     segment[...] = group[f"local/{index}/{place}"][share.start : share.stop].ravel()
         series = {name: item[()].tolist() for name, item in file["trace"].items()}
-    fit.optimizer.restore(numbers)
-    fit.restore(Trace(**series), bool(numbers["held"]), int(numbers["before"]))
+        fit.optimizer.restore(numbers)
+        fit.restore(Trace(**series), bool(numbers["held"]), int(numbers["before"]))

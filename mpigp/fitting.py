@@ -96,7 +96,7 @@ class Fit:
 
     def _converged(self) -> str:
         bounds, settings = self.trace.bound, self.settings
-        if self.held:
+        if self.held or not self.iteration:
             return ""
         if self.trace.gradient_norm[-1] < settings.gradient_tolerance:
             return "the gradient's norm fell below the tolerance"
@@ -115,6 +115,7 @@ class Fit:
         self.held, self._evaluations = held, evaluations
         self._before = trace.seconds[-1] if len(trace) else 0.0
         self.objective.fixed = self.settings.fixed | (HELD if held else frozenset())
+        self.stopped = self._converged()  # a fit that had converged stays so
 
 
 def best_start(

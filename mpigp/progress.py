@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from typing import IO
@@ -54,6 +55,23 @@ class Progress:
         """Leave the live line."""
         if self.live and self.stream is not None:
             self.stream.write("\n")
+
+
+def keep_records(path: str, iterations: int) -> None:
+    """Take from a file of metrics what a run that was killed wrote behind its last checkpoint."""
+    if not os.path.isfile(path):
+        return
+    with open(path, "r+b") as file:
+        length = 0
+        for line in file:
+            try:
+                record = json.loads(line)
+            except ValueError:  # cut off
+                break
+            if not line.endswith(b"\n") or record["iteration"] > iterations:
+                break
+            length += len(line)
+        file.truncate(length)
 
 
 def output() -> IO[str]:

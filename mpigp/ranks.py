@@ -45,6 +45,8 @@ def world() -> Comm:
         say(f"rank {comm.rank}: {described(error, trace)}")
         if comm.size > 1:
             comm.Abort(1)
+        sys.stdout.flush()
+        os._exit(1)  # at once: HDF5 crashes when it ends with a file that it could not close
 
     sys.excepthook = end_all
     return comm

@@ -14,6 +14,7 @@ from mpigp.alarms import Alarms
 from mpigp.atomic import check_writable
 from mpigp.data import find
 from mpigp.errors import InputError
+from mpigp.fingerprint import fingerprint
 from mpigp.fitting import Fit, Settings, best_start
 from mpigp.forecast import dry_run
 from mpigp.hdf5 import read_rows, reading
@@ -23,7 +24,7 @@ from mpigp.models import MODELS
 from mpigp.objective import NAMES, Objective
 from mpigp.optimizers import OPTIMIZERS
 from mpigp.parameters import Globals
-from mpigp.progress import Progress, output
+from mpigp.progress import Progress, keep_records, output
 from mpigp.ranks import peak_memory, together
 from mpigp.rounds import Evaluator
 from mpigp.rows import Rows
@@ -90,6 +91,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
             if arguments.metrics:
                 check_writable(arguments.metrics, arguments.data, arguments.output)
         n, share, X, Y = read(arguments, comm)
+    data = fingerprint(comm, share.start, X, Y)
     standardised, constant = standardise(arguments.standardize, comm, n, X, Y)
     if arguments.dry_run:
         return dry_run(arguments, comm, n, arguments.latent if X is None else X.shape[1], Y.shape[1])
@@ -107,13 +109,15 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     if arguments.restarts > 1 and not arguments.resume:
         start = best_start(objective, settings, begin, arguments.seed, arguments.restarts)
     fit = Fit(objective, settings, start)
-    options = options_of(arguments, rows, mu.shape[1])
+    options = options_of(arguments, rows, mu.shape[1], data)
     with together(comm):
         resume(arguments, fit, share, options)
 
     with ExitStack() as stack:
         progress = Progress(None, None)
         if comm.rank == 0:
+            if arguments.metrics and fit.iteration:
+                keep_records(arguments.metrics, fit.iteration)
             mode = "a" if fit.iteration else "w"
             metrics = stack.enter_context(open(arguments.metrics, mode)) if arguments.metrics else None
             progress = Progress(output(), metrics)
@@ -179,11 +183,11 @@ def standardise(
     return ({} if mode == "none" else standardised), constant
 
 
-def options_of(arguments: argparse.Namespace, rows: Rows, q: int) -> dict[str, Any]:
+def options_of(arguments: argparse.Namespace, rows: Rows, q: int, data: str) -> dict[str, Any]:
     """Return what a checkpoint must have been made with, to be continued."""
     names = ("model", "optimizer", "hold", "fixed", "init", "placement", "seed", "restarts", "standardize", "jitter")
     shape = {"rows": rows.n, "outputs": rows.Y.shape[1], "dimensions": q, "inducing": arguments.inducing}
-    return {name: getattr(arguments, name) for name in names} | shape | {"data": rows.YY.hex()}
+    return {name: getattr(arguments, name) for name in names} | shape | {"data": data}
 
 
 def resume(arguments: argparse.Namespace, fit: Fit, share: Any, options: dict[str, Any]) -> None:
