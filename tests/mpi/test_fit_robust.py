@@ -1,0 +1,415 @@
+"""What `fit` refuses ends every rank: exit code 2, one line that says what to do, and no output harmed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+import pytest
+from fits import fit
+from inputs import Inputs, change, replace, write_inputs
+from launching import Outcome, mpiexec, run, several
+from test_robust import assert_refused, state
+from test_same_bits import contents
+
+N, M, Q, D = 300, 6, 2, 3
+SHORT = ["--max-iter", 3, "--hold", 1]
+CASES: list[Case] = []
+
+
+class Case(NamedTuple):
+    """What is done to good files, and what the line about it must hold ({data} and {output} are the files)."""
+
+    name: str
+    model: str
+    said: tuple[str, ...]
+    spoil: Callable[[Inputs], list[object] | None]
+    resume: bool
+
+
+def case(model: str, *said: str, resume: bool = False) -> Callable:
+    """Register a function that spoils the inputs, and may return more arguments.
+
+    With `resume`, the output holds a checkpoint of the good files, and the run is to go on from it.
+    """
+
+    def register(spoil: Callable[[Inputs], list[object] | None]) -> Callable:
+        CASES.append(Case(spoil.__name__, model, said, spoil, resume))
+        return spoil
+
+    return register
+
+
+# a checkpoint of something else
+
+
+@case("gplvm", "{output}", "checkpoint", "other data", "without --resume", resume=True)
+def other_outputs(inputs: Inputs) -> None:
+    change(inputs.data, "Y", (17, 1), 0.25)
+
+
+@case("regression", "{output}", "checkpoint", "other data", "without --resume", resume=True)
+def other_outputs_of_a_regression(inputs: Inputs) -> None:
+    change(inputs.data, "Y", (17, 1), 0.25)
+
+
+@case("regression", "{output}", "checkpoint", "other data", "without --resume", resume=True)
+def other_inputs_and_the_same_outputs(inputs: Inputs) -> None:
+    change(inputs.data, "X", (17, 1), 0.25)
+
+
+@case("gplvm", "{output}", "checkpoint", "other data", "without --resume", resume=True)
+def the_same_rows_in_another_order(inputs: Inputs) -> None:
+    with h5py.File(inputs.data) as file:
+        Y = file["Y"][()]
+    replace(inputs.data, "Y", Y[::-1])
+
+
+@case("gplvm", "{output}", "checkpoint", "other data", "without --resume", resume=True)
+def outputs_of_the_opposite_sign(inputs: Inputs) -> None:
+    with h5py.File(inputs.data) as file:
+        Y = file["Y"][()]
+    replace(inputs.data, "Y", -Y)
+
+
+@case("gplvm", "{output}", "checkpoint", "other data", "without --resume", resume=True)
+def outputs_in_other_units(inputs: Inputs) -> None:
+    """Standardised they are the same numbers; the model's units are not."""
+    with h5py.File(inputs.data) as file:
+        Y = file["Y"][()]
+    replace(inputs.data, "Y", 4 * Y)
+
+
+@case("gplvm", "{output}", "checkpoint", "rows = 300", "without --resume", resume=True)
+def fewer_rows(inputs: Inputs) -> None:
+    replace(inputs.data, "Y", np.ones((N - 1, D)) * np.arange(N - 1)[:, None] % 7)
+
+
+@case("gplvm", "{output}", "checkpoint", "outputs = 3", "without --resume", resume=True)
+def fewer_outputs(inputs: Inputs) -> None:
+    with h5py.File(inputs.data) as file:
+        Y = file["Y"][()]
+    replace(inputs.data, "Y", Y[:, :2])
+
+
+@case("regression", "{output}", "checkpoint", "model = 'regression'", "without --resume", resume=True)
+def other_model(inputs: Inputs) -> list[object]:
+    return ["--model", "gplvm", "--latent", Q]
+
+
+OTHER = {
+    "inducing": ("--inducing", M - 1, f"inducing = {M}"),
+    "dimensions": ("--latent", Q - 1, f"dimensions = {Q}"),
+    "optimizer": ("--optimizer", "scg", "optimizer = 'lbfgs'"),
+    "seed": ("--seed", 1, "seed = 0"),
+    "jitter": ("--jitter", 1e-5, "jitter = "),
+    "fixed": ("--fixed", "S", "fixed = "),
+    "hold": ("--hold", 2, "hold = 1"),
+    "init": ("--init", "random", "init = 'pca'"),
+    "placement": ("--placement", "kmeans", "placement = "),
+    "standardize": ("--standardize", "none", "standardize = 'scale'"),
+}
+for name, (flag, value, said) in OTHER.items():
+
+    def other_option(inputs: Inputs, words: tuple = (flag, value)) -> list[object]:
+        return list(words)
+
+    other_option.__name__ = f"other_{name}"
+    case("gplvm", "{output}", "checkpoint", said, "without --resume", resume=True)(other_option)
+
+
+# a file that is no checkpoint
+
+
+@case("gplvm", "{output}", "not an HDF5 file")
+def output_is_no_hdf5(inputs: Inputs) -> list[object]:
+    return ["--resume"]
+
+
+@case("gplvm", "{data}.h5", "does not exist")
+def output_is_missing(inputs: Inputs) -> list[object]:
+    return ["-o", f"{inputs.data}.h5", "--resume"]
+
+
+@case("gplvm", "{output}", "no checkpoint", "--resume")
+def output_is_a_file_of_parameters(inputs: Inputs) -> list[object]:
+    inputs.data.with_name("model.h5").write_bytes(inputs.params.read_bytes())
+    return ["--resume"]
+
+
+@case("gplvm", "{output}", resume=True)
+def checkpoint_is_cut_off(inputs: Inputs) -> None:
+    path = inputs.data.with_name("model.h5")
+    os.truncate(path, path.stat().st_size // 2)
+
+
+@case("gplvm", "{output}", "checkpoint", resume=True)
+def checkpoint_lacks_a_vector(inputs: Inputs) -> None:
+    with h5py.File(inputs.data.with_name("model.h5"), "r+") as file:
+        del file["checkpoint/vectors/point"]
+
+
+@case("gplvm", "{output}", "checkpoint", resume=True)
+def checkpoint_lacks_its_numbers(inputs: Inputs) -> None:
+    with h5py.File(inputs.data.with_name("model.h5"), "r+") as file:
+        del file["checkpoint/numbers/scalars"]
+
+
+@case("gplvm", "{output}", resume=True)
+def checkpoint_lacks_its_trace(inputs: Inputs) -> None:
+    with h5py.File(inputs.data.with_name("model.h5"), "r+") as file:
+        del file["trace"]
+
+
+# data and options that do not go together
+
+
+@case("gplvm", "--inducing", "is 301", "300 rows", "at most")
+def more_inducing_points_than_rows(inputs: Inputs) -> list[object]:
+    return ["--inducing", N + 1]
+
+
+@case("regression", "--inducing", "is 301", "300 rows", "at most")
+def more_inducing_points_than_rows_of_a_regression(inputs: Inputs) -> list[object]:
+    return ["--inducing", N + 1, "--placement", "greedy"]
+
+
+@case("gplvm", "--latent", "4", "3")
+def more_latent_dimensions_than_outputs(inputs: Inputs) -> list[object]:
+    return ["--latent", D + 1]
+
+
+@case("gplvm", "--latent", "missing")
+def latent_dimensions_missing(inputs: Inputs) -> list[object]:
+    return ["WITHOUT --latent"]
+
+
+@case("gplvm", "--latent", "is 0", "≥ 1")
+def no_latent_dimension(inputs: Inputs) -> list[object]:
+    return ["--latent", 0]
+
+
+@case("regression", "--inducing", "is 0", "≥ 1")
+def no_inducing_point(inputs: Inputs) -> list[object]:
+    return ["--inducing", 0]
+
+
+@case("gplvm", "--inducing", "is -3", "≥ 1")
+def fewer_inducing_points_than_none(inputs: Inputs) -> list[object]:
+    return ["--inducing=-3"]
+
+
+@case("gplvm", "--fixed", "gamma", "unknown", "alpha")
+def unknown_parameter_held(inputs: Inputs) -> list[object]:
+    return ["--fixed", "beta,gamma"]
+
+
+@case("gplvm", "--optimizer", "adam", "lbfgs", "--help")
+def unknown_optimizer(inputs: Inputs) -> list[object]:
+    return ["--optimizer", "adam"]
+
+
+@case("gplvm", "--placement", "grid", "kmeans", "--help")
+def unknown_placement(inputs: Inputs) -> list[object]:
+    return ["--placement", "grid"]
+
+
+@case("gplvm", "--jitter", "is -1e-06", "≥ 0")
+def negative_jitter(inputs: Inputs) -> list[object]:
+    return ["--jitter=-1e-6"]
+
+
+@case("regression", "--jitter", "≥ 0")
+def jitter_is_no_number(inputs: Inputs) -> list[object]:
+    return ["--jitter", "nan"]
+
+
+@case("gplvm", "{data}", "/Y", "row 250 ", "NaN or Inf")
+def nan_in_the_rows_of_the_last_rank(inputs: Inputs) -> None:
+    change(inputs.data, "Y", (250, 2), np.nan)
+
+
+@case("regression", "{data}", "/X", "row 130 ", "NaN or Inf")
+def infinite_input_in_the_middle(inputs: Inputs) -> None:
+    change(inputs.data, "X", (130, 0), np.inf)
+
+
+@case("gplvm", "elsewhere", "does not exist")
+def latent_points_from_a_missing_file(inputs: Inputs) -> list[object]:
+    return ["--init", inputs.data.with_name("elsewhere.h5")]
+
+
+@case("gplvm", "missing/model.h5", "does not exist", "create it")
+def output_folder_missing(inputs: Inputs) -> list[object]:
+    return ["-o", inputs.data.parent / "missing" / "model.h5"]
+
+
+@case("gplvm", "{data}", "choose another output path")
+def output_is_the_data(inputs: Inputs) -> list[object]:
+    return ["-o", inputs.data]
+
+
+@case("gplvm", "missing/metrics.jsonl", "does not exist", "create it")
+def metrics_folder_missing(inputs: Inputs) -> list[object]:
+    return ["--metrics", inputs.data.parent / "missing" / "metrics.jsonl"]
+
+
+# the tests
+
+
+class Refused(NamedTuple):
+    """How a case ended, rank by rank, and what its folder held before and after."""
+
+    inputs: Inputs
+    output: Path
+    outcomes: list[Outcome]
+    before: dict[str, tuple]
+    after: dict[str, tuple]
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """A checkpoint of the good files of either model."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    commands = []
+    for model in ("regression", "gplvm"):
+        inputs = write_inputs(folder / model, model, N, M, Q, D)
+        commands.append(fit(inputs, folder / model / "model.h5", model, *SHORT, m=M, q=Q))
+    for (outcome,) in several(folder / "told", 1, commands):
+        assert outcome.code == 0, outcome.stderr
+    return {model: (folder / model / "model.h5").read_bytes() for model in ("regression", "gplvm")}
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids="{} ranks".format)
+def refused(
+    request: pytest.FixtureRequest, checkpoints: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Refused]:
+    """All cases, in one start of mpiexec."""
+    folder = tmp_path_factory.mktemp("robust")
+    made, commands = [], []
+    for case in CASES:
+        inputs = write_inputs(folder / case.name, case.model, N, M, Q, D)
+        output = folder / case.name / "model.h5"
+        output.write_bytes(checkpoints[case.model] if case.resume else b"an earlier result")
+        more = case.spoil(inputs) or []
+        words = fit(inputs, output, case.model, *SHORT, m=M, q=Q)
+        if more == ["WITHOUT --latent"]:
+            more, place = [], words.index("--latent")
+            words = words[:place] + words[place + 2 :]
+        if "-o" in more:
+            output.unlink()
+        os.utime(inputs.data, (1, 1))
+        made.append((inputs, output, state(inputs.data.parent)))
+        commands.append([*words, *more, *(["--resume"] if case.resume else [])])
+    outcomes = several(folder / "told", request.param, commands)
+    return {
+        case.name: Refused(inputs, output, ended, before, state(inputs.data.parent))
+        for case, (inputs, output, before), ended in zip(CASES, made, outcomes, strict=True)
+    }
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_bad_input_is_refused(case: Case, refused: dict[str, Refused]) -> None:
+    inputs, output, outcomes, before, after = refused[case.name]
+    assert outcomes, "this case, or one before it, hung or ended its process"
+    assert_refused(outcomes[0], *[text.format(data=inputs.data, output=output) for text in case.said])
+    for outcome in outcomes[1:]:
+        assert outcome.code in (0, 2)  # 0 where the launcher needs but one to fail
+        assert outcome.stdout + outcome.stderr == ""
+    assert after == before
+
+
+def test_the_checkpoints_themselves_can_be_resumed(checkpoints: dict[str, bytes], tmp_path: Path) -> None:
+    """Else the cases above would be refused for nothing."""
+    commands = []
+    for model in ("regression", "gplvm"):
+        inputs = write_inputs(tmp_path / model, model, N, M, Q, D)
+        output = tmp_path / model / "model.h5"
+        output.write_bytes(checkpoints[model])
+        commands.append([*fit(inputs, output, model, *SHORT, m=M, q=Q), "--max-iter", 5, "--resume", "--json"])
+    for (outcome,) in several(tmp_path / "told", 1, commands):
+        assert outcome.code == 0, outcome.stderr
+        assert outcome.figures["iterations"] == 5
+
+
+# a full disk
+
+FULL = """
+import resource, signal, sys
+from mpigp import checkpoint, ranks
+from mpigp.cli import main
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write then fails, as on a full disk
+save, saves = checkpoint.save, []
+
+def limited(*arguments):
+    saves.append(1)
+    if len(saves) > {good}:
+        resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, resource.RLIM_INFINITY))
+    try:
+        return save(*arguments)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+checkpoint.save = limited
+main()
+"""
+
+
+@pytest.mark.parametrize(("ranks", "size"), [(1, 9000), (3, 0), (3, 9000)])
+def test_a_full_disk_keeps_the_previous_checkpoint_and_says_so(ranks: int, size: int, tmp_path: Path) -> None:
+    """The second checkpoint does not fit on the disk, nor do the next; the first does."""
+    inputs = write_inputs(tmp_path, "gplvm", N, M, Q, D)
+    output, first = tmp_path / "model.h5", tmp_path / "first.h5"
+    script = tmp_path / "full.py"
+    script.write_text(FULL.format(good=1, size=size))
+    settings = ["--hold", 1, "--checkpoint-every", 4]
+    command = fit(inputs, output, "gplvm", *settings, m=M, q=Q)
+    outcome = mpiexec(ranks, script, *command, "--max-iter", 10)
+    assert outcome.code == 1, (outcome.code, outcome.stdout, outcome.stderr)
+    lines = [line for line in outcome.ours if str(output) in line]
+    assert lines, outcome.stderr
+    assert len(set(outcome.ours)) == 1, outcome.ours
+    assert "Traceback" not in outcome.stderr
+    assert "File too large" in lines[0]
+    assert list(tmp_path.glob(".*.part")) == []
+    found = contents(output)
+    assert len(found["trace/bound"]) == 4
+    again = fit(inputs, first, "gplvm", *settings, m=M, q=Q)
+    for (each,) in several(tmp_path / "told", 1, [[*again, "--max-iter", 4], [*command, "--max-iter", 10, "--resume"]]):
+        assert each.code == 0, each.stderr
+    wanted = contents(first)
+    for name in ("trace/bound", "checkpoint/vectors/point/shared", "checkpoint/vectors/point/local/0/1"):
+        assert found[name].tobytes() == wanted[name].tobytes()
+    assert len(contents(output)["trace/bound"]) == 10
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser may mount a small disk")
+def test_a_disk_that_really_is_full(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"no disk can be mounted here: {mounted.stderr.strip()}")
+    try:
+        inputs = write_inputs(tmp_path, "gplvm", N, M, Q, D)
+        output = disk / "model.h5"
+        command = fit(inputs, output, "gplvm", "--hold", 1, m=M, q=Q)
+        first = run(2, *command, "--max-iter", 3)
+        assert first.code == 0, first.stderr
+        before = output.read_bytes()
+        (disk / "ballast").write_bytes(bytes(2**20 - 3 * len(before) // 2))
+        outcome = run(2, *command, "--max-iter", 5, "--resume")
+        assert outcome.code == 1, (outcome.stdout, outcome.stderr)
+        (line,) = outcome.ours
+        assert str(output) in line
+        assert "No space left" in line
+        assert output.read_bytes() == before
+        assert sorted(path.name for path in disk.iterdir()) == ["ballast", "model.h5"]
+    finally:
+        subprocess.run(["umount", disk], check=True)
