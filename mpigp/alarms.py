@@ -33,6 +33,10 @@ class Alarms:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._signal = number
 
+    def begin(self) -> None:
+        """Start to count iterations: what came before was none."""
+        self._last = time.monotonic()
+
     def due(self) -> bool:
         """Return whether a period has passed by rank 0's clock. Called by all ranks."""
         if self.period == math.inf:

@@ -17,6 +17,10 @@ NAMES = ("Z", "alpha", "variance", "beta", "mu", "S")
 
 FLOOR = 1e-10  # of the positive parameters: they are FLOOR + exp of a free number
 
+# A vector holds the free numbers divided by these: steps of S are worth taking longer, those of the positive globals
+# shorter. Chosen on oil flow (evaluations to 6950 nats: 548 without, 221 with), and better on digits too.
+S_SCALE, POSITIVE_SCALE = 4.0, 0.5
+
 
 def free(positive: Floats) -> Floats:
     """Return the free numbers of positive parameters."""
@@ -45,17 +49,17 @@ class Objective:
         """Return the vector of these globals, and of the mu and S in the evaluator's rows."""
         point = self.space.block(1)
         positive = np.append(parameters.alpha, [parameters.variance, parameters.beta])
-        point.shared[0] = np.concatenate([parameters.Z.ravel(), free(positive)])
+        point.shared[0] = np.concatenate([parameters.Z.ravel(), free(positive) / POSITIVE_SCALE])
         rows = self.evaluator.rows
         if rows.S is not None:
-            point.local[0] = rows.mu.ravel(), free(rows.S).ravel()
+            point.local[0] = rows.mu.ravel(), free(rows.S).ravel() / S_SCALE
         return point
 
     def parameters(self, point: Block) -> Globals:
         """Return the globals of a vector."""
         Z, numbers = np.split(point.shared[0], [self.m * self.q])
         with np.errstate(over="ignore"):
-            *alpha, variance, beta = FLOOR + np.exp(numbers)
+            *alpha, variance, beta = FLOOR + np.exp(POSITIVE_SCALE * numbers)
         return Globals(Z.reshape(self.m, self.q), float(variance), np.array(alpha), float(beta))
 
     def place(self, point: Block) -> None:
@@ -63,8 +67,10 @@ class Objective:
         rows = self.evaluator.rows
         if rows.S is not None:
             rows.mu.ravel()[...] = point.local[0, 0]
-            np.exp(point.local[0, 1], out=rows.S.ravel())
-            rows.S += FLOOR
+            S = rows.S.ravel()
+            np.multiply(point.local[0, 1], S_SCALE, out=S)
+            np.exp(S, out=S)
+            S += FLOOR
 
     def __call__(self, point: Block, gradient: Block) -> float:
         """Return −F and set its gradient; inf where the bound has no value."""
@@ -84,13 +90,13 @@ class Objective:
             gradient.shared[0] = np.concatenate(
                 [
                     sign["Z"] * by.Z.ravel(),
-                    sign["alpha"] * by.alpha * (parameters.alpha - FLOOR),
-                    [sign["variance"] * by.variance * (parameters.variance - FLOOR)],
-                    [sign["beta"] * by.beta * (parameters.beta - FLOOR)],
+                    POSITIVE_SCALE * sign["alpha"] * by.alpha * (parameters.alpha - FLOOR),
+                    [POSITIVE_SCALE * sign["variance"] * by.variance * (parameters.variance - FLOOR)],
+                    [POSITIVE_SCALE * sign["beta"] * by.beta * (parameters.beta - FLOOR)],
                 ]
             )
         rows = self.evaluator.rows
         if rows.S is not None:
             np.multiply(rows.gradients["mu"].ravel(), sign["mu"], out=gradient.local[0, 0])
             np.multiply(rows.gradients["S"].ravel(), rows.S.ravel() - FLOOR, out=gradient.local[0, 1])
-            gradient.local[0, 1] *= sign["S"]
+            gradient.local[0, 1] *= S_SCALE * sign["S"]

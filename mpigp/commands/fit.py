@@ -134,6 +134,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
             interrupted.extend([reason] if reason else [])
             return reason
 
+        alarms.begin()
         fit.run(alarm, told)
         progress.end()
     checkpoint.save(arguments.output, comm, fit, options, standardised)
