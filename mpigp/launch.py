@@ -67,9 +67,14 @@ def launch(ranks: int, threads: int, arguments: list[str]) -> int:
 
 
 def without_banners(lines: Iterable[str]) -> Iterator[str]:
-    """Drop the boxes in which Open MPI retells that a rank ended the job: the rank has said why in its own words."""
+    """Drop what Open MPI adds when a rank ends the job: boxes that retell it, and libevent's notes on closed pipes.
+
+    The rank has said why in its own words.
+    """
     box: list[str] | None = None
     for line in lines:
+        if line.startswith("[warn] Epoll "):
+            continue
         if re.fullmatch(r"-{60,}\s*", line):
             if box is None:
                 box = [line]

@@ -135,3 +135,8 @@ def test_ordinary_lines_come_through_at_once() -> None:
 @pytest.mark.parametrize("line", ["", "\n", "-" * 20 + "\n", "- " * 40 + "\n", "a line of text " + RULE])
 def test_lines_that_only_look_like_rules(line: str) -> None:
     assert kept(f"{line}{EXITED}") == f"{line}{EXITED}"
+
+
+def test_notes_on_closed_pipes_are_dropped() -> None:
+    note = "[warn] Epoll MOD(1) on fd 30 failed. Old events were 6; read change was 0 (none): Bad file descriptor\n"
+    assert list(without_banners(["mpigp: a line\n", note, "another\n"])) == ["mpigp: a line\n", "another\n"]
