@@ -23,6 +23,7 @@ from typing import Any
 from benchmarks import machine, problems, rates
 from benchmarks.launch import ROOT, RunFailed, evaluate, figures
 from benchmarks.problems import JITTER, SIZES, Arrays, Goal, Problem
+from benchmarks.study import parse_with_peers
 
 SECONDS = 0.3  # repeat a short evaluation until the repeats take about this long
 Record = dict[str, Any]
@@ -73,7 +74,7 @@ def time_peer(
     peer: str, python: str, problem: Problem, arrays: Arrays, folder: Path, arguments: argparse.Namespace
 ) -> Record:
     """Return the median seconds, the bound and the version of a peer, or the error it ended with."""
-    file = problems.write_npz(problem, arrays, folder)
+    file = problems.write_npz(problem.model, arrays, folder)
     options = {
         "--peer": peer,
         "--repeat": arguments.peer_repeat,
@@ -160,18 +161,13 @@ def _arguments() -> argparse.Namespace:
     add("--sizes", type=int, nargs="+", choices=numbers, default=list(numbers), help=listed)
     add("--rounds", type=int, default=3, help="times that every size is measured (default 3)")
     add("--repeat", type=int, default=5, help="evaluations in a run of ours, at least (default 5)")
-    add("--peer", action="append", default=[], choices=("gpy", "gpflow"), help="a program to time too")
-    add("--python", action="append", default=[], help="the Python that has it: one for each --peer")
     add("--peer-repeat", type=int, default=3, help="evaluations in a run of a peer (default 3)")
     add("--core", type=int, default=max(os.sched_getaffinity(0)), help="the core to run on")
     add("--timeout", type=float, default=600.0, help="seconds that one run may take (default 600)")
     add("--memory", type=int, help="bytes that a peer may take (default: 80 %% of what is free)")
     add("--seed", type=int, default=0, help="of the data and the parameters (default 0)")
     add("-o", "--output", type=Path, help="JSON file to write")
-    arguments = parser.parse_args()
-    if len(arguments.peer) != len(arguments.python):
-        parser.error("give one --python PATH for each --peer NAME")
-    return arguments
+    return parse_with_peers(parser)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,7 @@
 
     python -m benchmarks.flights DATA [--ranks R] [--inducing M] [--max-iter N] [--rows N] [-o flights.json]
 
-The rows are shuffled; a tenth is left out. Predictions are made here, from the parameters in the model file by the
-textbook formula: with K the kernel, L Lᵀ = K_mm, A = L⁻¹ K_mn and B = I + β A Aᵀ = L_B L_Bᵀ,
-
-    mean  β (L_B⁻¹ L⁻¹ k)ᵀ L_B⁻¹ A Y          variance  σ_f² − ‖L⁻¹ k‖² + ‖L_B⁻¹ L⁻¹ k‖² + 1/β
+The rows are shuffled; a tenth is left out.
 """
 
 from __future__ import annotations
@@ -14,20 +11,16 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
-from scipy.spatial.distance import cdist
 
 from benchmarks import machine
-from benchmarks.launch import ROOT, RunFailed, figures
+from benchmarks.launch import ROOT, RunFailed, mpigp
 
 TRAINING = 0.9
-BLOCK = 16384
 Record = dict[str, Any]
 
 
@@ -38,67 +31,6 @@ class Split(NamedTuple):
     Y: np.ndarray
     X_new: np.ndarray
     Y_new: np.ndarray
-
-
-class Model(NamedTuple):
-    """The parameters, and what takes inputs and outputs to those it was learnt on."""
-
-    Z: np.ndarray
-    variance: float
-    alpha: np.ndarray
-    beta: float
-    jitter: float
-    x: tuple[np.ndarray, np.ndarray]
-    y: tuple[float, float]
-
-    def gram(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
-        """Return K between the rows of X and Z."""
-        root = np.sqrt(self.alpha)
-        return self.variance * np.exp(-0.5 * cdist(X * root, Z * root, "sqeuclidean"))
-
-    def whitened(self, X: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield blocks of rows and their A (m, rows)."""
-        diagonal = self.variance * self.jitter * np.eye(len(self.Z))
-        L = cholesky(self.gram(self.Z, self.Z) + diagonal, lower=True)
-        for start in range(0, len(X), BLOCK):
-            place = slice(start, start + BLOCK)
-            yield place, solve_triangular(L, self.gram(self.Z, (X[place] - self.x[0]) / self.x[1]), lower=True)
-
-
-def read_model(path: Path) -> Model:
-    """Return the model of a file of `fit`."""
-    with h5py.File(path) as file:
-        mean_x, scale_x, mean_y, scale_y = (
-            file[f"standardize/{name}"][()] for name in ("x_mean", "x_scale", "y_mean", "y_scale")
-        )
-        return Model(
-            file["Z"][()],
-            float(file["kernel/variance"][()]),
-            file["kernel/alpha"][()],
-            float(file["beta"][()]),
-            float(file.attrs["jitter"]),
-            (mean_x, scale_x),
-            (float(mean_y[0]), float(scale_y[0])),
-        )
-
-
-def predict(model: Model, split: Split) -> tuple[np.ndarray, np.ndarray]:
-    """Return the means and the variances of the outputs of the rows left out, in the data's units."""
-    m = len(model.Z)
-    mean, scale = model.y
-    AA, AY = np.zeros((m, m)), np.zeros(m)
-    for place, A in model.whitened(split.X):
-        AA += A @ A.T
-        AY += A @ ((split.Y[place] - mean) / scale)
-    L_B = cholesky(np.eye(m) + model.beta * AA, lower=True)
-    weights = model.beta * solve_triangular(L_B, AY, lower=True)
-    means, variances = np.empty(len(split.X_new)), np.empty(len(split.X_new))
-    for place, A in model.whitened(split.X_new):
-        C = solve_triangular(L_B, A, lower=True)
-        means[place] = mean + scale * (weights @ C)
-        known = model.variance - (A * A).sum(axis=0) + (C * C).sum(axis=0)
-        variances[place] = scale**2 * (np.maximum(known, 0.0) + 1 / model.beta)
-    return means, variances
 
 
 def scores(Y: np.ndarray, means: np.ndarray, variances: np.ndarray) -> Record:
@@ -130,24 +62,26 @@ def read_split(data: Path, rows: int | None, seed: int) -> Split:
     return Split(X[:count], Y[:count], X[count:], Y[count:])
 
 
-def learn(split: Split, arguments: argparse.Namespace) -> tuple[Model, Record]:
-    """Run `fit` on the training rows; return the model and the figures of the run."""
+def learn(split: Split, arguments: argparse.Namespace) -> tuple[np.ndarray, np.ndarray, Record]:
+    """Run `fit` on the training rows and `predict` on the others.
+
+    Returns
+    -------
+    means, variances : of the outputs of the rows left out, (n,) each
+    run : the figures of `fit`
+    """
     with tempfile.TemporaryDirectory(prefix="mpigp-benchmark-") as name:
-        training, model = Path(name, "training.h5"), Path(name, "model.h5")
-        with h5py.File(training, "w") as file:
-            file["X"], file["Y"] = split.X, split.Y[:, None]
-        options = {
-            "--model": "regression",
-            "--inducing": arguments.inducing,
-            "--max-iter": arguments.max_iter,
-            "--seed": arguments.seed,
-            "-o": model,
-        }
-        words = [str(word) for option in options.items() for word in option]
-        words += [word for option in arguments.option for word in option.split()]
-        command = [sys.executable, "run.py", "--ranks", str(arguments.ranks), "fit", str(training), *words, "--json"]
-        found = figures(command, arguments.timeout)
-        return read_model(model), found
+        training, model, new, output = (
+            Path(name, file) for file in ("training.h5", "model.h5", "new.h5", "predictions.h5")
+        )
+        with h5py.File(training, "w") as file, h5py.File(new, "w") as rows:
+            file["X"], file["Y"], rows["X"] = split.X, split.Y[:, None], split.X_new
+        words = ["--model", "regression", "--inducing", arguments.inducing, "--max-iter", arguments.max_iter]
+        words += ["--seed", arguments.seed, *(word for option in arguments.option for word in option.split())]
+        run = mpigp("fit", training, "-o", model, *words, timeout=arguments.timeout, ranks=arguments.ranks)
+        mpigp("predict", model, new, "-o", output, timeout=arguments.timeout, ranks=arguments.ranks)
+        with h5py.File(output) as file:
+            return file["mean"][:, 0], file["y_variance"][()].ravel(), run
 
 
 def main() -> None:
@@ -156,10 +90,10 @@ def main() -> None:
     split = read_split(arguments.data, arguments.rows, arguments.seed)
     results = baselines(split)
     try:
-        model, run = learn(split, arguments)
+        means, variances, run = learn(split, arguments)
     except RunFailed as failure:
         sys.exit(f"failed: {failure}")
-    results[f"sparse GP, m = {arguments.inducing}"] = scores(split.Y_new, *predict(model, split))
+    results[f"sparse GP, m = {arguments.inducing}"] = scores(split.Y_new, means, variances)
     print(f"{len(split.X)} rows to learn from, {len(split.X_new)} to predict")
     print(f"{'':24}{'RMSE':>10}{'NLPD':>10}")
     for name, score in results.items():

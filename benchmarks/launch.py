@@ -21,13 +21,14 @@ class RunFailed(Exception):
 
 
 def evaluate(data: Path, params: Path, repeat: int, timeout: float, ranks: int | None = None) -> Figures:
-    """Run mpigp's `evaluate` and return its figures: bound, seconds, ranks, threads, peak_memory.
+    """Run mpigp's `evaluate` and return its figures: bound, seconds, ranks, threads, peak_memory."""
+    return mpigp("evaluate", data, "--params", params, "--repeat", repeat, timeout=timeout, ranks=ranks)
 
-    Without `ranks` it is one process, started without mpiexec.
-    """
+
+def mpigp(*words: object, timeout: float, ranks: int | None = None) -> Figures:
+    """Run a command of mpigp and return its figures; without `ranks` it is one process, started without mpiexec."""
     launcher = [] if ranks is None else ["--ranks", str(ranks)]
-    options = ["--params", str(params), "--repeat", str(repeat), "--json"]
-    return figures([sys.executable, "run.py", *launcher, "evaluate", str(data), *options], timeout)
+    return figures([sys.executable, "run.py", *launcher, *map(str, words), "--json"], timeout)
 
 
 def figures(command: list[str], timeout: float) -> Figures:

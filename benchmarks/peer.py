@@ -12,76 +12,34 @@ GPLVM, mu and S.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import resource
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import Any
 
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[_variable] = "1"  # read when NumPy loads
-
-import numpy as np  # noqa: E402
+from peer_models import Arrays, gpflow_model, gpy_model, read, report
 
 Evaluate = Callable[[int], float]
 """Does the evaluation number k, at parameters not seen before, and returns the bound."""
 
 
-def gpy(arrays: Mapping[str, np.ndarray], jitter: float | None) -> tuple[Evaluate, str]:
+def gpy(arrays: Arrays, jitter: float | None) -> tuple[Evaluate, str]:
     """Return the evaluation by GPy's SparseGPRegression or BayesianGPLVM."""
-    import GPy
-    from GPy.inference.latent_function_inference import VarDTC
-
-    if jitter is not None:
-        VarDTC.const_jitter = jitter
-    q = arrays["Z"].shape[1]
-    kernel = GPy.kern.RBF(q, variance=float(arrays["variance"]), lengthscale=arrays["alpha"] ** -0.5, ARD=True)
-    noise = 1.0 / float(arrays["beta"])
-    if str(arrays["model"]) == "regression":
-        model = GPy.models.SparseGPRegression(arrays["X"], arrays["Y"], kernel=kernel, Z=arrays["Z"])
-        model.likelihood.variance = noise
-    else:
-        model = GPy.models.BayesianGPLVM(
-            arrays["Y"],
-            q,
-            X=arrays["mu"],
-            X_variance=arrays["S"],
-            Z=arrays["Z"],
-            kernel=kernel,
-            likelihood=GPy.likelihoods.Gaussian(variance=noise),
-        )
+    model, version = gpy_model(arrays, jitter)
     start = model.optimizer_array.copy()
 
     def evaluate(k: int) -> float:
         # GPy keeps results for parameters it has seen: move them all a little each time.
         return -float(model._objective_grads(start * (1.0 + 1e-9 * k))[0])
 
-    return evaluate, GPy.__version__
+    return evaluate, version
 
 
-def gpflow(arrays: Mapping[str, np.ndarray], jitter: float | None) -> tuple[Evaluate, str]:
+def gpflow(arrays: Arrays, jitter: float | None) -> tuple[Evaluate, str]:
     """Return the evaluation by GPflow's SGPR or BayesianGPLVM, compiled to one TensorFlow graph."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    model, version = gpflow_model(arrays, jitter)
     import tensorflow as tf
 
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    import gpflow
-
-    if jitter is not None:
-        gpflow.config.set_default_jitter(jitter)
-    kernel = gpflow.kernels.SquaredExponential(variance=float(arrays["variance"]), lengthscales=arrays["alpha"] ** -0.5)
-    noise = 1.0 / float(arrays["beta"])
-    if str(arrays["model"]) == "regression":
-        model = gpflow.models.SGPR(
-            (arrays["X"], arrays["Y"]), kernel, inducing_variable=arrays["Z"].copy(), noise_variance=noise
-        )
-    else:
-        model = gpflow.models.BayesianGPLVM(
-            arrays["Y"], arrays["mu"], arrays["S"], kernel, inducing_variable=arrays["Z"].copy()
-        )
-        model.likelihood.variance.assign(noise)
     variables = model.trainable_variables
 
     @tf.function
@@ -93,14 +51,26 @@ def gpflow(arrays: Mapping[str, np.ndarray], jitter: float | None) -> tuple[Eval
     def evaluate(k: int) -> float:
         return -float(loss_and_gradient()[0])  # the graph keeps nothing from one call to the next
 
-    return evaluate, gpflow.__version__
+    return evaluate, version
 
 
 PEERS = {"gpy": gpy, "gpflow": gpflow}
 
 
+def timed(peer: str, arrays: Arrays, jitter: float | None, repeat: int) -> dict[str, Any]:
+    """Warm up, time, and return the figures."""
+    evaluate, version = PEERS[peer](arrays, jitter)
+    bound = evaluate(0)
+    seconds = []
+    for k in range(1, repeat + 1):
+        start = time.perf_counter()
+        evaluate(k)
+        seconds.append(time.perf_counter() - start)
+    return {"seconds": seconds, "bound": bound, "version": version}
+
+
 def main() -> None:
-    """Read the arrays, warm up, time."""
+    """Read the arrays, time, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("problem", help="NPZ file with the data and the parameters")
     parser.add_argument("--peer", choices=sorted(PEERS), required=True)
@@ -110,21 +80,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.memory:
         resource.setrlimit(resource.RLIMIT_AS, (arguments.memory, arguments.memory))
-
-    with np.load(arguments.problem) as file:
-        arrays = dict(file)
-    try:
-        evaluate, version = PEERS[arguments.peer](arrays, arguments.jitter)
-        bound = evaluate(0)
-        seconds = []
-        for k in range(1, arguments.repeat + 1):
-            start = time.perf_counter()
-            evaluate(k)
-            seconds.append(time.perf_counter() - start)
-    except Exception as error:  # whatever a peer raises is the result, said in one line
-        lines = [line.strip() for line in str(error).splitlines() if "OOM" in line] or str(error).splitlines()
-        sys.exit(f"{type(error).__name__}: {lines[0] if lines else ''}")
-    print(json.dumps({"seconds": seconds, "bound": bound, "version": version}))
+    arrays = read(arguments.problem)
+    report(lambda: timed(arguments.peer, arrays, arguments.jitter, arguments.repeat))
 
 
 if __name__ == "__main__":

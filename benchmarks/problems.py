@@ -134,10 +134,19 @@ def write(problem: Problem, arrays: Arrays, folder: Path) -> tuple[Path, Path]:
     return data, params
 
 
-def write_npz(problem: Problem, arrays: Arrays, folder: Path) -> Path:
+def read_parameters(model: Path) -> Arrays:
+    """Return the parameters in a model file: Z, alpha, variance, beta, jitter; mu and S of a GPLVM."""
+    names = {"Z": "Z", "beta": "beta", "variance": "kernel/variance", "alpha": "kernel/alpha"}
+    names |= {"mu": "latent/mu", "S": "latent/S"}
+    with h5py.File(model) as file:
+        found = {name: np.asarray(file[place][()]) for name, place in names.items() if place in file}
+        return {**found, "jitter": np.array(file.attrs["jitter"])}
+
+
+def write_npz(model: str, arrays: Arrays, folder: Path) -> Path:
     """Write the same arrays as one NPZ file, for an environment with NumPy alone; returns its path."""
     path = folder / "problem.npz"
-    np.savez(path, allow_pickle=False, **{"model": np.array(problem.model), **arrays})
+    np.savez(path, allow_pickle=False, **{"model": np.array(model), **arrays})
     return path
 
 

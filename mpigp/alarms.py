@@ -8,6 +8,8 @@ import time
 from types import FrameType
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
 
@@ -54,7 +56,9 @@ class Alarms:
         now = time.monotonic()
         self._longest, self._last = max(self._longest, now - self._last), now
         late = self.comm.rank == 0 and now + MARGIN * self._longest > self.end
-        code = self.comm.allreduce(self._signal or (1000 if late else 0), op=MPI.MAX)
+        codes = np.array([self._signal or (1000 if late else 0)])
+        self.comm.Allreduce(MPI.IN_PLACE, codes, op=MPI.MAX)
+        code = int(codes[0])
         if code == 0:
             return ""
         return "the time limit was reached" if code == 1000 else f"{signal.Signals(code).name} was received"

@@ -57,7 +57,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     except BaseException as error:
         with suppress(FileNotFoundError):
             os.unlink(name)
-        if isinstance(error, (OSError, RuntimeError)):  # HDF5 that cannot close a file on a full disk raises the latter
+        # HDF5 that cannot close a file on a full disk raises a RuntimeError; errors of MPI are of a class under it.
+        if isinstance(error, OSError) or type(error) is RuntimeError:
             said = re.search("error message = '([^']*)'", str(error))
             reason = said.group(1) if said else str(error)
             raise OSError(f"{target}: could not be written, and is as it was before: {reason}") from error

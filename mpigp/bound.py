@@ -3,24 +3,43 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpigp.whitening import NotPositiveDefinite, cholesky, inverse, solve
+from mpigp import native
+from mpigp.whitening import NotPositiveDefinite
 
 Floats = NDArray[np.float64]
 
 
+class Group(NamedTuple):
+    """Outputs that the same rows have: these columns of Y, the number of those rows, and ΣY_iY_iᵀ of both."""
+
+    outputs: NDArray[np.intp]
+    n: int
+    YY: float
+
+
+def group_of_outputs(groups: Sequence[Group]) -> NDArray[np.intp]:
+    """Return the group (d,) of each output."""
+    group = np.empty(sum(len(each.outputs) for each in groups), np.intp)
+    for number, each in enumerate(groups):
+        group[each.outputs] = number
+    return group
+
+
 class Bound(NamedTuple):
-    """F and its derivatives with respect to what it is made of.
+    """F and its derivatives with respect to what it is made of; the first axis is the group of outputs.
 
     value : F, in nats
-    by_C : ∂F/∂C (m, m), symmetric
+    by_C : ∂F/∂C (groups, m, m), symmetric
     by_b : ∂F/∂b (m, d)
     by_variance, by_beta : at fixed C and b
-    s, L_B, g : as below
+    s : β σ_f²
+    L_B : (groups, m, m).   g : (m, d)
     """
 
     value: float
@@ -33,52 +52,65 @@ class Bound(NamedTuple):
     g: Floats
 
 
-def bound(C: Floats, b: Floats, n: int, YY: float, KL: float, variance: float, beta: float) -> Bound:
-    """Return F and its derivatives.
+def bound(C: Floats, b: Floats, groups: Sequence[Group], KL: float, variance: float, beta: float) -> Bound:
+    """Return F and its derivatives: given q(X), groups of outputs (C and b as below, C of each) are independent."""
+    parts = [
+        group_bound(C[k], b[:, group.outputs] if len(groups) > 1 else b, group.n, group.YY, variance, beta)
+        for k, group in enumerate(groups)
+    ]
+    if len(parts) == 1:
+        by_b, g, by_C, L_B = parts[0].by_b, parts[0].g, parts[0].by_C[None], parts[0].L_B[None]
+    else:
+        by_b, g = np.empty_like(b), np.empty_like(b)
+        for group, part in zip(groups, parts, strict=True):
+            by_b[:, group.outputs], g[:, group.outputs] = part.by_b, part.g
+        by_C, L_B = np.stack([part.by_C for part in parts]), np.stack([part.L_B for part in parts])
+    return Bound(
+        math.fsum(part.value for part in parts) - KL,
+        by_C,
+        by_b,
+        math.fsum(part.by_variance for part in parts),
+        math.fsum(part.by_beta for part in parts),
+        beta * variance,
+        L_B,
+        g,
+    )
+
+
+class GroupBound(NamedTuple):
+    """What one group of outputs adds to F, without the KL, and its derivatives: as in `Bound`, of this group alone."""
+
+    value: float
+    by_C: Floats
+    by_b: Floats
+    by_variance: float
+    by_beta: float
+    L_B: Floats
+    g: Floats
+
+
+def group_bound(C: Floats, b: Floats, n: int, YY: float, variance: float, beta: float) -> GroupBound:
+    """Return what a group of outputs adds to F, and its derivatives.
 
     Parameters
     ----------
     C : (m, m), L⁻¹ Ψ2 L⁻ᵀ, and b : (m, d), L⁻¹ Σψ1Y, with L Lᵀ = K_mm + jitter I, all of the kernel of unit variance:
         the variance enters here alone.
-    YY : ΣY_iY_iᵀ.   KL : Σ KL(q(X_i) || p(X_i)), zero in regression.
+    n : rows.   YY : ΣY_iY_iᵀ.
 
     Notes
     -----
     With s = β σ_f², P = I + s C = L_B L_Bᵀ, c = L_B⁻¹ b and g = P⁻¹ b:
 
-        F = −nd/2 log 2π + nd/2 log β − d Σ log diag L_B − β/2 YY − sd/2 (n − tr C) + βs/2 ‖c‖² − KL
+        F = −nd/2 log 2π + nd/2 log β − d Σ log diag L_B − β/2 YY − sd/2 (n − tr C) + βs/2 ‖c‖²
 
-        ∂F/∂C = sd/2 (I − P⁻¹) − βs²/2 g gᵀ          ∂F/∂b = βs g
-        ∂F/∂s = −d/2 tr P⁻¹C − d/2 (n − tr C) + β/2 ‖c‖² − βs/2 tr gᵀCg
+        ∂F/∂P = d/2 (I − P⁻¹) − βs/2 g gᵀ          ∂F/∂C = s ∂F/∂P          ∂F/∂b = βs g
+        ∂F/∂s = tr(∂F/∂P C) − nd/2 + β/2 ‖c‖²
         ∂F/∂β at fixed s = nd/2β − YY/2 + s/2 ‖c‖²
-    """
-    m, d = b.shape
-    s = beta * variance
-    trace = float(np.trace(C))
-    if not trace <= n:  # Σ of ⟨k_i⟩ᵀ K_mm⁻¹ ⟨k_i⟩ ≤ Σ k_ii: only rounding can break it
-        raise NotPositiveDefinite
-    L_B = cholesky(np.eye(m) + s * C)
-    c = solve(L_B, b)
-    g = solve(L_B, c, transposed=True)
-    P_inverse = inverse(L_B)
-    cc = float(np.vdot(c, c))
 
-    value = (
-        0.5 * n * d * math.log(beta / (2 * math.pi))
-        - d * float(np.log(np.diag(L_B)).sum())
-        - 0.5 * beta * YY
-        - 0.5 * s * d * (n - trace)
-        + 0.5 * beta * s * cc
-        - KL
-    )
-    by_C = 0.5 * s * d * (np.eye(m) - P_inverse) - 0.5 * beta * s * s * (g @ g.T)
-    by_s = (
-        -0.5 * d * float(np.vdot(P_inverse, C))
-        - 0.5 * d * (n - trace)
-        + 0.5 * beta * cc
-        - 0.5 * beta * s * float(np.vdot(g, C @ g))
-    )
-    by_beta = 0.5 * n * d / beta - 0.5 * YY + 0.5 * s * cc + variance * by_s
-    if not math.isfinite(value):
+    mpigp/native/_algebra.pyx repeats this line for line.
+    """
+    found = native.group_bound(C, b, n, YY, variance, beta)
+    if found is None:
         raise NotPositiveDefinite
-    return Bound(value, by_C, beta * s * g, beta * by_s, by_beta, s, L_B, g)
+    return GroupBound(*found)

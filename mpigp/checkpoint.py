@@ -14,13 +14,17 @@ from numpy.typing import NDArray
 
 from mpigp import __version__
 from mpigp.atomic import check_room, replacing
+from mpigp.bound import group_of_outputs
 from mpigp.chunks import Share
 from mpigp.errors import InputError
 from mpigp.fitting import Fit
 from mpigp.hdf5 import whole
 from mpigp.modelfile import Standardisation
 from mpigp.objective import Objective
+from mpigp.phases import PHASES
+from mpigp.provenance import Timing, timing
 from mpigp.ranks import gather_rows
+from mpigp.results import write_rows
 from mpigp.trace import Trace
 
 if TYPE_CHECKING:
@@ -31,15 +35,20 @@ VERSION = 1
 OVERHEAD = 2**16  # bytes, and more, that HDF5 itself takes
 
 
-def save(path: str, comm: Comm, fit: Fit, options: dict[str, Any], standardised: dict[str, Standardisation]) -> None:
-    """Write the model at the fit's point, its trace, and its checkpoint. Called by all ranks."""
+def save(
+    path: str,
+    comm: Comm,
+    fit: Fit,
+    options: dict[str, Any],
+    standardised: dict[str, Standardisation],
+    made: dict[str, str],
+) -> None:
+    """Write the model at the fit's point, its trace, its checkpoint, and how it was made. Called by all ranks."""
+    timed = arrive(comm, fit)
     objective, optimizer = fit.objective, fit.optimizer
     rows = objective.evaluator.rows
-    objective.place(optimizer.point)
-    parameters = objective.parameters(optimizer.point)
-    objective.evaluator(parameters, objective.jitter)  # for the posterior
     latent = {} if rows.S is None else {"mu": rows.mu, "S": rows.S}
-    if comm.rank != 0:
+    if timed is None:
         for values in latent.values():
             list(gather_rows(comm, values))
         for block in optimizer.vectors().values():
@@ -47,21 +56,11 @@ def save(path: str, comm: Comm, fit: Fit, options: dict[str, Any], standardised:
                 for segment in vector:
                     list(gather_rows(comm, segment.reshape(-1, objective.q)))
         return
-    check_room(path, expected_size(fit))
+    check_room(path, expected_size(fit) + timed.seconds.nbytes + timed.rows.nbytes)
     with replacing(path) as temporary, h5py.File(temporary, "w") as file:
-        file.attrs.update(
-            format="mpigp-model", version=VERSION, model=objective.evaluator.model.name, n=rows.n,
-            jitter=objective.jitter, seed=options["seed"], mpigp=__version__, stopped=fit.stopped,
-        )  # fmt: skip
-        file["Z"], file["beta"] = parameters.Z, parameters.beta
-        file["kernel/variance"], file["kernel/alpha"] = parameters.variance, parameters.alpha
+        write_model(file, fit, options["seed"], standardised, made, timed)
         for name, values in latent.items():
             write_rows(file, f"latent/{name}", comm, values, rows.n)
-        for column, each in standardised.items():
-            file[f"standardize/{column}_mean"], file[f"standardize/{column}_scale"] = each.mean, each.scale
-        write_posterior(file, objective)
-        for name, series in vars(fit.trace).items():
-            file[f"trace/{name}"] = np.array(series, int if name == "evaluations" else float)
         file["checkpoint/options"] = json.dumps(options, sort_keys=True)
         for name, value in (fit.numbers() | optimizer.numbers()).items():
             file[f"checkpoint/numbers/{name}"] = value
@@ -71,6 +70,41 @@ def save(path: str, comm: Comm, fit: Fit, options: dict[str, Any], standardised:
                 for place, segment in enumerate(vector):
                     where = f"checkpoint/vectors/{name}/local/{index}/{place}"
                     write_rows(file, where, comm, segment.reshape(-1, objective.q), rows.n)
+
+
+def arrive(comm: Comm, fit: Fit) -> Timing | None:
+    """Put the fit's point into its rows, and evaluate there, for the posterior; return, on rank 0, the seconds so far.
+
+    Called by all ranks.
+    """
+    objective, point = fit.objective, fit.optimizer.point
+    objective.place(point)
+    objective.evaluator(objective.parameters(point), objective.jitter)
+    return timing(comm, objective.evaluator.phases, len(objective.evaluator.rows.Y))
+
+
+def write_model(
+    file: h5py.File, fit: Fit, seed: int, standardised: dict[str, Standardisation], made: dict[str, str], timed: Timing
+) -> None:
+    """Write the model where the fit has arrived, but for its latent points; its trace, and how it was made.
+
+    Called by rank 0.
+    """
+    objective = fit.objective
+    parameters = objective.parameters(fit.optimizer.point)
+    file.attrs.update(
+        format="mpigp-model", version=VERSION, model=objective.evaluator.model.name, n=objective.evaluator.rows.n,
+        jitter=objective.jitter, seed=seed, mpigp=__version__, stopped=fit.stopped, **made,
+    )  # fmt: skip
+    file["Z"], file["beta"] = parameters.Z, parameters.beta
+    file["kernel/variance"], file["kernel/alpha"] = parameters.variance, parameters.alpha
+    for column, each in standardised.items():
+        file[f"standardize/{column}_mean"], file[f"standardize/{column}_scale"] = each.mean, each.scale
+    write_posterior(file, objective)
+    for name, series in vars(fit.trace).items():
+        file[f"trace/{name}"] = np.array(series, int if name == "evaluations" else float)
+    file["timing/phases"], file["timing/rows"] = timed
+    file["timing/phases"].attrs["names"] = PHASES
 
 
 def expected_size(fit: Fit) -> int:
@@ -92,17 +126,12 @@ def write_posterior(file: h5py.File, objective: Objective) -> None:
     assert objective.evaluator.last is not None
     inducing, master = objective.evaluator.last
     file["posterior/order"] = inducing.whitening.order
-    file["posterior/L"], file["posterior/L_B"] = inducing.whitening.L, np.ascontiguousarray(master.bound.L_B)
+    groups = objective.evaluator.rows.groups
+    L_B = master.bound.L_B
+    file["posterior/L"], file["posterior/L_B"] = inducing.whitening.L, L_B if len(groups) > 1 else L_B[0]
     file["posterior/g"] = np.ascontiguousarray(master.bound.g)
-
-
-def write_rows(file: h5py.File, name: str, comm: Comm, local: Floats, n: int) -> None:
-    """Write the rows of all ranks, in order, as one dataset."""
-    item = file.create_dataset(name, (n, local.shape[1]), "f8")
-    start = 0
-    for block in gather_rows(comm, local):
-        item[start : start + len(block)] = block
-        start += len(block)
+    if len(groups) > 1:
+        file["posterior/group"] = group_of_outputs(groups)
 
 
 def check(file: h5py.File, options: dict[str, Any]) -> None:

@@ -6,17 +6,21 @@ import argparse
 import importlib
 import json
 import os
+import shlex
 import sys
 from typing import Any, NoReturn
 
 from mpigp import __version__
 from mpigp.errors import InputError
-from mpigp.launch import launch
+from mpigp.launch import launch, tell_started
 from mpigp.ranks import default_threads, launched_rank, say, world
+from mpigp.survival import can_survive
 
-COMMANDS = ("fit", "evaluate", "synth", "convert", "info", "demo")
+COMMANDS = ("fit", "evaluate", "predict", "embed", "reconstruct", "report", "synth", "convert", "info", "demo",
+            "experiment")  # fmt: skip
 
 BAD_INPUT = 2
+RESTARTS = 3  # of a job that died as a whole
 
 
 class Parser(argparse.ArgumentParser):
@@ -105,21 +109,31 @@ def execute(argv: list[str]) -> int:
     rank, comm = launched_rank(os.environ), None
     try:
         parser = build_parser()
-        arguments = parser.parse_args(configured(argv, parser))
+        words = configured(argv, parser)
+        arguments = parser.parse_args(words)
+        arguments.command_line = shlex.join([parser.prog, *words])
         if arguments.ranks is not None:
             place = next(place for place, word in enumerate(argv) if word == "--ranks" or word.startswith("--ranks="))
             rest = argv[:place] + argv[place + (1 if "=" in argv[place] else 2) :]
-            return launch(arguments.ranks, getattr(arguments, "threads", 1), rest)
+            policy = getattr(arguments, "on_failure", "abort")
+            model = arguments.output if policy != "abort" else None
+            restarts = RESTARTS if policy == "recover" else 0
+            return launch(arguments.ranks, getattr(arguments, "threads", 1), rest, model, restarts)
         module = importlib.import_module(f"mpigp.commands.{arguments.command}")
         if module.PARALLEL:
             comm = world()
             rank = comm.rank
+            tell_started()
         elif rank != 0:
             return 0  # one process is enough
         figures = module.run(arguments, comm)
-        if arguments.json and rank == 0:
+        if arguments.json and figures.get("master", rank == 0):
             print(json.dumps(figures), flush=True)
-        return int(figures.get("exit_code", 0))
+        code = int(figures.get("exit_code", 0))
+        if can_survive():
+            sys.stdout.flush()
+            os._exit(code)  # MPI's own end waits for ranks that have died, or die now
+        return code
     except InputError as error:
         if rank == 0:
             say(str(error))

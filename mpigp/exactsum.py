@@ -21,18 +21,18 @@ FINE = 2.0**40
 
 def scale_for(bound: Floats | float) -> Floats:
     """Return powers of two that bring sums of absolute value ≤ `bound` below 2⁶¹; a bound of zero is taken as tiny."""
-    _, exponent = np.frexp(np.maximum(bound, 1e-280))
-    return np.ldexp(1.0, np.minimum(61 - exponent, 900))
+    bound = np.asarray(bound, np.float64)
+    return native.scale_for(bound.ravel()).reshape(bound.shape)
 
 
 def from_one_word(words: Words, scale: Floats) -> Floats:
     """Return the sums of one word each."""
-    return words / scale
+    return native.from_words(words.reshape(-1, 1), scale, FINE)
 
 
 def from_two_words(words: Words, scale: Floats) -> Floats:
     """Return the sums of two words each (the words of a sum are neighbours)."""
-    return words[0::2] / scale + words[1::2] / (scale * FINE)
+    return native.from_words(words.reshape(-1, 2), scale, FINE)
 
 
 def to_two_words(values: Floats, scale: Floats) -> Words:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from mpigp.chunks import chunk_rows, share
 from mpigp.exactsum import DIGITS
+from mpigp.learning import Options
 from mpigp.models import MODELS
 from mpigp.parameters import Globals
 from mpigp.rounds import Evaluator
@@ -23,21 +23,21 @@ VECTORS = {"lbfgs": 25, "scg": 6, "gd": 4}  # as long as mu and S together, that
 SAMPLE = 4  # chunks that are timed
 
 
-def dry_run(arguments: argparse.Namespace, comm: Comm, n: int, q: int, d: int) -> dict[str, Any]:
+def dry_run(options: Options, comm: Comm, n: int, q: int, d: int) -> dict[str, Any]:
     """Print and return memory per rank, bytes per iteration, and seconds per iteration, estimated from a few chunks."""
-    m, latent = arguments.inducing, arguments.model == "gplvm"
+    m, latent = options.inducing, options.model == "gplvm"
     largest = max(share(n, rank, comm.size).rows for rank in range(comm.size))
-    numbers = d + q * (1 + 3 * latent) + 2 * q * latent * VECTORS[arguments.optimizer]
+    numbers = d + q * (1 + 3 * latent) + 2 * q * latent * VECTORS[options.optimizer]
     memory = PROCESS + 8 * largest * numbers
-    messages = sample(arguments, m, q, d)
-    vectors = DIGITS * 8 * (2 * 21 + 1 if arguments.optimizer == "lbfgs" else 3)
+    messages = sample(options, m, q, d)
+    vectors = DIGITS * 8 * (2 * 21 + 1 if options.optimizer == "lbfgs" else 3)
     figures = {
         "memory_per_rank": memory,
         "bytes_per_iteration": messages["bytes"] + vectors,
-        "seconds_per_iteration": messages["seconds_per_row"] * largest / arguments.threads,
+        "seconds_per_iteration": messages["seconds_per_row"] * largest / options.threads,
         "rows_per_rank": largest,
     }
-    figures["seconds"] = figures["seconds_per_iteration"] * arguments.max_iter
+    figures["seconds"] = figures["seconds_per_iteration"] * options.max_iter
     if comm.rank == 0:
         print(f"{largest} rows per rank, about {memory / 1e6:.0f} MB of memory each")
         print(f"{figures['bytes_per_iteration'] / 1e3:.0f} kB of messages per rank and iteration")
@@ -47,19 +47,19 @@ def dry_run(arguments: argparse.Namespace, comm: Comm, n: int, q: int, d: int) -
     return figures
 
 
-def sample(arguments: argparse.Namespace, m: int, q: int, d: int) -> dict[str, float]:
+def sample(options: Options, m: int, q: int, d: int) -> dict[str, float]:
     """Time an evaluation of a few chunks of random rows on this rank; return seconds per row and bytes of messages."""
     from mpi4py import MPI
 
     rng = np.random.default_rng(0)
     n = SAMPLE * chunk_rows(10**9)
     mu, Y = rng.standard_normal((n, q)), rng.standard_normal((n, d))
-    S = np.full((n, q), 0.1) if arguments.model == "gplvm" else None
+    S = np.full((n, q), 0.1) if options.model == "gplvm" else None
     rows = Rows(MPI.COMM_SELF, n, mu, S, Y)
-    evaluator = Evaluator(MPI.COMM_SELF, MODELS[arguments.model], rows, m, q)
+    evaluator = Evaluator(MPI.COMM_SELF, MODELS[options.model], rows, m, q)
     parameters = Globals(rng.standard_normal((m, q)), 1.0, np.full(q, 1 / q), 100.0)
-    evaluator(parameters, arguments.jitter)
+    evaluator(parameters, options.jitter)
     evaluator.phases.clear()
     start = time.perf_counter()
-    evaluator(parameters, arguments.jitter)
+    evaluator(parameters, options.jitter)
     return {"seconds_per_row": (time.perf_counter() - start) / n, "bytes": float(evaluator.phases.bytes)}

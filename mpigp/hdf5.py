@@ -42,6 +42,8 @@ def whole(where: str) -> Iterator[None]:
     """Turn what h5py says about damage into an input error that says where."""
     try:
         yield
+    except InputError:
+        raise
     except (OSError, RuntimeError, KeyError, ValueError) as error:
         raise InputError(f"{where}: cannot be read: {' '.join(str(error).split())}: is the file whole?") from error
 
@@ -63,8 +65,9 @@ def dataset(file: h5py.File, name: str, ndim: int, remedy: str) -> h5py.Dataset:
     return item
 
 
-def read_rows(item: h5py.Dataset, start: int, stop: int) -> Floats:
-    """Return rows [start, stop) as float64, read in blocks; a row with NaN or Inf is refused by its number."""
+def read_rows(item: h5py.Dataset, start: int, stop: int, missing: bool = False) -> Floats:
+    """Return rows [start, stop) as float64, read in blocks; a row with Inf, or with NaN where none may be `missing`, is
+    refused by its number."""
     result = np.empty((stop - start, *item.shape[1:]))
     step = max(1, BLOCK_BYTES // max(1, 8 * int(np.prod(item.shape[1:]))))
     for first in range(start, stop, step):
@@ -73,10 +76,13 @@ def read_rows(item: h5py.Dataset, start: int, stop: int) -> Floats:
         with whole(f"{item.file.filename}: {item.name}"):
             block[...] = item[first:last]
         finite = np.abs(block) <= LARGEST
+        if missing:
+            finite |= np.isnan(block)
         if not finite.all():
             row = first + int(np.flatnonzero(~finite.reshape(last - first, -1).all(axis=1))[0])
+            held = "Inf" if missing else "NaN or Inf"
             raise InputError(
-                f"{item.file.filename}: {item.name}: row {row} (counted from 0) holds NaN or Inf, or a number beyond "
+                f"{item.file.filename}: {item.name}: row {row} (counted from 0) holds {held}, or a number beyond "
                 f"{LARGEST:g}: remove such rows or fill them in"
             )
     return result

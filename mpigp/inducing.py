@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from mpigp.chunks import chunk_rows, share
 from mpigp.errors import InputError
-from mpigp.standardise import extremes, row_sums
+from mpigp.totals import extremes, row_sums
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm

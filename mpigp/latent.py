@@ -11,7 +11,8 @@ from threadpoolctl import threadpool_limits
 
 from mpigp.chunks import chunk_rows, share
 from mpigp.errors import InputError
-from mpigp.standardise import extremes, power_of_two, row_sums, standardisation
+from mpigp.standardise import power_of_two, standardisation
+from mpigp.totals import extremes, row_sums
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm

@@ -8,11 +8,21 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
 from mpigp.errors import InputError
+from mpigp.ranks import say
 
+STOPPED = 75  # exit code: stopped after a checkpoint was saved; run again with --resume
+STARTS = 2  # more, of a launcher that could not start a single rank
+PATIENCE = 2.0  # seconds for a launcher to end its ranks
+STARTED = "MPIGP_STARTED"  # the variable that names the folder for marks of ranks that came up
 FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -27,8 +37,8 @@ def find_mpiexec() -> str:
     return found
 
 
-def flags(version: str, ranks: int, threads: int, cores: int, root: bool) -> list[str]:
-    """Return the options that this MPI's mpiexec needs.
+def flags(version: str, ranks: int, threads: int, cores: int, root: bool, survive: bool = False) -> list[str]:
+    """Return the options that this MPI's mpiexec needs; `survive` for a job that is to outlive dead ranks.
 
     Open MPI refuses root, and more ranks than cores, unless told otherwise; ranks that wait keep their core busy, which
     ranks that share it cannot afford; and it binds a rank to one core, where a rank of several threads needs several.
@@ -37,6 +47,8 @@ def flags(version: str, ranks: int, threads: int, cores: int, root: bool) -> lis
     if "Open MPI" not in version:
         return []
     options = ["--allow-run-as-root"] if root else []
+    if survive and not re.search(r"Open MPI\) [1-4]\.", version):
+        options += ["--with-ft", "ulfm"]
     if ranks * threads > cores:
         return [*options, "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
     if threads > 1:
@@ -44,26 +56,121 @@ def flags(version: str, ranks: int, threads: int, cores: int, root: bool) -> lis
     return options
 
 
-def launch(ranks: int, threads: int, arguments: list[str]) -> int:
-    """Run `mpigp ARGUMENTS` on this many ranks; return the exit code."""
+def launch(ranks: int, threads: int, arguments: list[str], model: str | None = None, restarts: int = 0) -> int:
+    """Run `mpigp ARGUMENTS` on this many ranks; return the exit code.
+
+    model : what a fit writes, and with it its checkpoints
+    restarts : where more than none, the job outlives dead ranks where the MPI can; and if it dies as a whole all the
+        same, it is started again so many times, from its last checkpoint or from the beginning
+    """
     if ranks < 1:
         raise InputError(f"--ranks: is {ranks}: give a number ≥ 1")
     mpiexec = find_mpiexec()
     version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=60).stdout
-    cores = len(os.sched_getaffinity(0))
-    command = [mpiexec, *flags(version, ranks, threads, cores, os.geteuid() == 0), "-n", str(ranks)]
-    command += [sys.executable, "-m", "mpigp", *arguments]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace") as process:
-        assert process.stderr is not None
-        for each in FORWARDED:
-            signal.signal(each, lambda number, frame: process.send_signal(number))
-        try:
-            for line in without_banners(process.stderr):
-                sys.stderr.write(line)
-                sys.stderr.flush()
-        except KeyboardInterrupt:
-            pass  # mpiexec has had the interrupt too, and ends its ranks
-    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+    options = flags(version, ranks, threads, len(os.sched_getaffinity(0)), os.geteuid() == 0, restarts > 0)
+    command = [mpiexec, *options, "-n", str(ranks), sys.executable, "-m", "mpigp", *arguments]
+    began, starts = time.time(), STARTS
+    while True:
+        job = Job(command, ranks)
+        code = job.run()
+        if not job.died or job.signalled:
+            return code
+        if not job.began and starts:  # nothing has run: the launcher's own trouble, on a busy machine
+            starts -= 1
+            continue
+        if model is None:
+            return code
+        saved = saved_since(model, began)
+        if saved and "--resume" not in command:
+            command.append("--resume")
+        if not restarts:
+            remedy = "go on with --resume" if saved else "start it again"
+            say(f"the job died, because a rank or its launcher was killed: {remedy}")
+            return STOPPED if saved else code
+        restarts -= 1
+        say(f"the job died: starting it again {'from its checkpoint' if saved else 'from the beginning'}")
+
+
+def saved_since(model: str, began: float) -> bool:
+    """Return whether a run that began then has written its model, and with it a checkpoint."""
+    return os.path.exists(model) and os.path.getmtime(model) > began
+
+
+class Job:
+    """One run of mpiexec: its signals, what it says, and whether all its ranks came up."""
+
+    def __init__(self, command: list[str], ranks: int) -> None:
+        self.command, self.ranks = command, ranks
+        self.signalled = self.died = self.began = False
+
+    def run(self) -> int:
+        """Run it to its end; return the exit code, 128 + its number for a signal."""
+        with (
+            tempfile.TemporaryDirectory(prefix="mpigp-") as folder,
+            subprocess.Popen(
+                self.command, stderr=subprocess.PIPE, text=True, errors="replace",
+                env={**os.environ, STARTED: folder},
+            ) as process,
+        ):  # fmt: skip
+            assert process.stderr is not None
+
+            def forward(number: int, frame: FrameType | None) -> None:
+                self.signalled = True
+                process.send_signal(number)
+
+            for each in FORWARDED:
+                signal.signal(each, forward)
+            threading.Thread(target=self._watch, args=(process, folder), daemon=True).start()
+            try:
+                for line in without_banners(process.stderr):
+                    sys.stderr.write(line)
+                    sys.stderr.flush()
+            except KeyboardInterrupt:
+                self.signalled = True  # mpiexec has had the interrupt too, and ends its ranks
+            process.wait()
+            self.began = bool(os.listdir(folder))
+        code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+        self.died = self.died or code > 128
+        return code
+
+    def _watch(self, process: subprocess.Popen[str], folder: str) -> None:
+        """End a job of which a rank dies before all have met: where jobs may survive, the others would wait for it."""
+        most = 0
+        while process.poll() is None and len(os.listdir(folder)) < self.ranks:
+            alive = children(process.pid)
+            most = max(most, alive)
+            if alive < most:
+                self.died = True
+                process.terminate()
+                time.sleep(PATIENCE)
+                kill_marked(f"{STARTED}={folder}")  # what the launcher left behind
+                return
+            time.sleep(0.1)
+
+
+def children(parent: int) -> int:
+    """Return how many children of a process are alive."""
+    count = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            state, ppid = path.read_text().rpartition(")")[2].split()[:2]
+            count += int(ppid) == parent and state != "Z"
+    return count
+
+
+def kill_marked(mark: str) -> None:
+    """Kill the processes that have this in their environment, but for this one."""
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark in path.read_text(errors="replace").split("\0"):
+                os.kill(int(path.parent.name), signal.SIGKILL)
+
+
+def tell_started() -> None:
+    """Leave a mark for the launcher that this rank has met the others, where it asked for one."""
+    folder = os.environ.get(STARTED)
+    if folder and os.path.isdir(folder):
+        tempfile.mkstemp(dir=folder)
 
 
 def without_banners(lines: Iterable[str]) -> Iterator[str]:
@@ -79,12 +186,20 @@ def without_banners(lines: Iterable[str]) -> Iterator[str]:
             if box is None:
                 box = [line]
                 continue
-            box.append(line)
-            if not re.search(r"exited with non-zero status|has exited due to|MPI_ABORT was invoked", "".join(box)):
-                yield from box
+            yield from _rest([*box, line])
             box = None
         elif box is not None:
             box.append(line)
         else:
             yield line
     yield from box or []
+
+
+RETOLD = re.compile(r"exited with non-zero status|has exited due to|MPI_ABORT was invoked|exited on\s+signal")
+
+
+def _rest(box: list[str]) -> list[str]:
+    """Return a box as it is, or where it retells what a rank has said, only what the rank's line left in it."""
+    if not RETOLD.search("".join(box)):
+        return box
+    return [line[line.index("mpigp: ") :] for line in box if "mpigp: " in line]

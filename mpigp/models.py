@@ -8,7 +8,7 @@ lose. The GPLVM sums Ψ2 and Σψ1Y and whitens the totals.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from mpigp.bound import Bound
 from mpigp.exactsum import FINE, from_one_word, scale_for
 from mpigp.kernels import rbf
 from mpigp.rows import Rows
-from mpigp.whitening import Whitening, solve, symmetric, whiten
+from mpigp.whitening import Whitening, whiten
 from mpigp.workers import Part
 
 Floats = NDArray[np.float64]
@@ -38,15 +38,16 @@ class Inducing:
     """
 
     def __init__(self, Z: Floats, alpha: Floats, jitter: float, signal_to_noise: float) -> None:
-        self.centre = Z.mean(axis=0)
+        self.centre = Z.sum(axis=0) / len(Z)
         Z = Z - self.centre
         K = rbf.gram(Z, alpha)
         self.whitening: Whitening = whiten(K, jitter)
         order = self.whitening.order
-        self.Z = np.ascontiguousarray(Z[order])
-        self.K = K[order][:, order]
+        self.Z = Z.take(order, axis=0)
+        self.K = native.permuted(K, order)
         self.alpha = alpha
-        self.straight = signal_to_noise <= STRAIGHT * float(np.diag(self.whitening.L).min()) ** 2
+        smallest = self.whitening.L.item(-1)  # of the diagonal: the last, by the pivoting
+        self.straight = signal_to_noise <= STRAIGHT * smallest**2
         self.native = native.Kernel(self.Z, self.centre, alpha)
 
     @cached_property
@@ -54,9 +55,16 @@ class Inducing:
         """L⁻¹ (m, m)."""
         return self.whitening.inverse()
 
+    @cached_property
+    def root_K(self) -> Floats:
+        """K^½ (m, m), entry by entry: ψ2's factor of Z alone."""
+        return np.sqrt(self.K)
+
 
 class Summary(NamedTuple):
-    """The summed statistics as the bound takes them: C (m, m), b (m, d), KL; and Ψ2 / K^½ (m, m) of the GPLVM."""
+    """The summed statistics as the bound takes them: C (groups, m, m), b (m, d), KL; and the GPLVM's Ψ2 / K^½,
+    packed (m(m+1)/2, groups).
+    """
 
     C: Floats
     b: Floats
@@ -67,7 +75,7 @@ class Summary(NamedTuple):
 class Weights(NamedTuple):
     """What every rank needs of the bound's derivatives: the weights of its rows' statistics.
 
-    matrix : (m, m) in regression, or of ψ2's pairs (m(m+1)/2,) in the GPLVM
+    matrix : (m, m) in regression, or of ψ2's pairs (m(m+1)/2, groups) in the GPLVM
     psi1Y : (m, d), ∂F/∂(Σψ1Y)
     fit : (m, d) with the residuals E = Y − Aᵀ fit of regression; used where not `Inducing.straight`
     limit : a bound of Σ |∂F/∂ψ| ψ over all rows
@@ -77,24 +85,6 @@ class Weights(NamedTuple):
     psi1Y: Floats
     fit: Floats
     limit: float
-
-
-@lru_cache(maxsize=4)
-def _triangle(m: int) -> NDArray[np.intp]:
-    """Return the places of the lower triangle, by rows, in the flattened matrix (m, m)."""
-    return np.flatnonzero(np.tri(m, dtype=bool))
-
-
-def packed(matrix: Floats) -> Floats:
-    """Return the lower triangle (m(m+1)/2,) of a symmetric matrix (m, m), by rows."""
-    return matrix.ravel()[_triangle(len(matrix))]
-
-
-def unpacked(triangle: Floats, m: int) -> Floats:
-    """Return the symmetric matrix (m, m) whose lower triangle is `triangle`."""
-    matrix = np.zeros(m * m)
-    matrix[_triangle(m)] = triangle
-    return symmetric(matrix.reshape(m, m))
 
 
 class Model(ABC):
@@ -107,7 +97,7 @@ class Model(ABC):
         """Return the scales of the statistics' integers: Ψ2 (packed), Σψ1Y, KL. No ψ exceeds 1."""
         return np.concatenate(
             [
-                np.broadcast_to(scale_for(float(rows.n)), m * (m + 1) // 2),
+                np.broadcast_to(scale_for(float(rows.n)), m * (m + 1) // 2 * len(rows.groups)),
                 np.tile(scale_for(rows.absolute_Y), m),
                 [1.0, FINE][: self.divergence_words],
             ]
@@ -118,9 +108,12 @@ class Model(ABC):
 
         As α → 0 nothing bounds their totals, so each chunk may have an equal share of the words.
         """
-        Z = inducing.Z + inducing.centre
-        extent = np.maximum(rows.highest, Z.max(axis=0)) - np.minimum(rows.lowest, Z.min(axis=0))
-        return scale_for(rbf.gradient_limits(weights.limit, len(Z), inducing.alpha, extent) * rows.all_chunks)
+        weight = weights.limit * rows.all_chunks
+        of_one = scale_for(rbf.gradient_limits(inducing.native, rows.lowest, rows.highest, weight))
+        m, q = inducing.Z.shape
+        scale = np.empty((m + 1, q))
+        scale[:m], scale[m] = of_one[:q], of_one[q:]
+        return scale.ravel()
 
     @abstractmethod
     def add_statistics(self, inducing: Inducing, rows: Rows, part: Part) -> int:
@@ -131,7 +124,7 @@ class Model(ABC):
         """Return what the bound takes, from the statistics of all rows."""
 
     @abstractmethod
-    def weight_shape(self, m: int) -> tuple[int, ...]:
+    def weight_shape(self, m: int, groups: int) -> tuple[int, int]:
         """Return the shape of the weights' matrix."""
 
     @abstractmethod
@@ -149,20 +142,13 @@ class Model(ABC):
         """Add the gradients of Z and alpha through the part's rows; set those of mu and S."""
 
 
-def _both_sides(L: Floats, W: Floats) -> Floats:
-    """Return L⁻ᵀ W L⁻¹ (m, m), exactly symmetric."""
-    half = solve(L, solve(L, W, transposed=True).T, transposed=True)
-    return 0.5 * (half + half.T)
-
-
 def _by_gram(inducing: Inducing, summary: Summary, bound: Bound) -> Floats:
     """Return ∂F/∂K_mm ∘ K_mm (m, m) through L.
 
     K_mm enters C and b through L alone, and F does not change when L is turned by a rotation:
-    ∂F/∂K_mm = −½ L⁻ᵀ (2 ∂F/∂C C + ∂F/∂b bᵀ) L⁻¹, made symmetric.
+    ∂F/∂K_mm = −L⁻ᵀ (∂F/∂C C + ½ ∂F/∂b bᵀ) L⁻¹, made symmetric.
     """
-    inner = 2 * bound.by_C @ summary.C + bound.by_b @ summary.b.T
-    return -0.5 * _both_sides(inducing.whitening.L, inner) * inducing.K
+    return native.by_gram(bound.by_C, summary.C, bound.by_b, summary.b, inducing.inverse, inducing.K)
 
 
 def _absolute_residuals(fit: Floats, rows: Rows) -> Floats:
@@ -181,10 +167,10 @@ class Regression(Model):
 
     def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
         m = len(inducing.Z)
-        triangle, b = np.split(from_one_word(words, scale), [m * (m + 1) // 2])
-        return Summary(unpacked(triangle, m), b.reshape(m, d), 0.0, None)
+        sums, pairs = from_one_word(words, scale), m * (m + 1) // 2
+        return Summary(native.symmetric(sums[:pairs], m)[None], sums[pairs:].reshape(m, d), 0.0, None)
 
-    def weight_shape(self, m: int) -> tuple[int, ...]:
+    def weight_shape(self, m: int, groups: int) -> tuple[int, int]:
         return (m, m)
 
     def weights(self, inducing: Inducing, summary: Summary, bound: Bound, rows: Rows) -> Weights:
@@ -194,16 +180,17 @@ class Regression(Model):
         takes a triangular product less, but L⁻¹ twice over.
         """
         L, d = inducing.whitening.L, summary.b.shape[1]
-        psi1Y = solve(L, bound.by_b, transposed=True)
+        psi1Y = native.solve(L, bound.by_b, transposed=True)
         if inducing.straight:
-            matrix = _both_sides(L, 2 * bound.by_C)
+            matrix = native.sandwiched(inducing.inverse, bound.by_C[0], 2.0)
             fit = np.zeros_like(psi1Y)
         else:
-            CP_inverse = solve(bound.L_B, solve(bound.L_B, summary.C), transposed=True).T
-            matrix = d * bound.s**2 * solve(L, CP_inverse, transposed=True)
+            L_B = bound.L_B[0]
+            CP_inverse = native.solve(L_B, native.solve(L_B, summary.C[0]), transposed=True).T
+            matrix = d * bound.s**2 * native.solve(L, CP_inverse, transposed=True)
             fit = bound.s * bound.g
-        limit = rows.n * float(np.abs(matrix).sum()) + float((np.abs(psi1Y) @ _absolute_residuals(fit, rows)).sum())
-        return Weights(np.ascontiguousarray(matrix), np.ascontiguousarray(psi1Y), np.ascontiguousarray(fit), limit)
+        limit = native.absolute_total(matrix, rows.n, psi1Y, _absolute_residuals(fit, rows))
+        return Weights(matrix, psi1Y, fit, limit)
 
     def gradient_scale(self, inducing: Inducing, weights: Weights, rows: Rows) -> Floats:
         scale = super().gradient_scale(inducing, weights, rows)
@@ -220,8 +207,8 @@ class Regression(Model):
         if inducing.straight:
             return _by_gram(inducing, summary, bound)
         AE = rest.reshape(weights.psi1Y.shape)
-        inner = weights.matrix @ summary.C + weights.psi1Y @ AE.T
-        return -0.5 * solve(inducing.whitening.L, inner.T, transposed=True).T * inducing.K
+        inner = weights.matrix @ summary.C[0] + weights.psi1Y @ AE.T
+        return np.ascontiguousarray(-0.5 * native.solve(inducing.whitening.L, inner.T, transposed=True).T * inducing.K)
 
     def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
         inverse = None if inducing.straight else inducing.inverse
@@ -237,45 +224,41 @@ class GPLVM(Model):
     divergence_words = 2
 
     def add_statistics(self, inducing: Inducing, rows: Rows, part: Part) -> int:
-        return native.gplvm_statistics(inducing.native, rows.native, rows.kept(len(inducing.Z)), *part)
+        return native.gplvm_statistics(inducing.native, rows.native, *part)
 
     def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
         m = len(inducing.Z)
-        pairs = m * (m + 1) // 2
-        triangle, psi1Y, divergence = np.split(from_one_word(words, scale), [pairs, pairs + m * d])
-        sums = unpacked(triangle, m)
-        L = inducing.whitening.L
-        C = solve(L, solve(L, sums * np.sqrt(inducing.K)).T)
-        return Summary(0.5 * (C + C.T), solve(L, psi1Y.reshape(m, d)), float(divergence.sum()), sums)
+        sums, psi2_sums = from_one_word(words, scale), len(words) - m * d - 2
+        L, pairs = inducing.whitening.L, sums[:psi2_sums].reshape(m * (m + 1) // 2, -1)
+        C = native.whitened(pairs, inducing.root_K, L)
+        return Summary(C, native.solve(L, sums[psi2_sums:-2].reshape(m, d)), float(sums[-2] + sums[-1]), pairs)
 
-    def weight_shape(self, m: int) -> tuple[int, ...]:
-        return (m * (m + 1) // 2,)
+    def weight_shape(self, m: int, groups: int) -> tuple[int, int]:
+        return (m * (m + 1) // 2, groups)
 
     def weights(self, inducing: Inducing, summary: Summary, bound: Bound, rows: Rows) -> Weights:
-        matrix = _both_sides(inducing.whitening.L, bound.by_C) * np.sqrt(inducing.K)
-        psi1Y = np.ascontiguousarray(solve(inducing.whitening.L, bound.by_b, transposed=True))
-        limit = rows.n * float(np.abs(matrix).sum()) + float((np.abs(psi1Y) @ rows.absolute_Y).sum())
-        np.fill_diagonal(matrix, 0.5 * np.diag(matrix))  # the loops count each pair twice
-        return Weights(packed(matrix), psi1Y, np.zeros_like(psi1Y), limit)
+        psi1Y = native.solve(inducing.whitening.L, bound.by_b, transposed=True)
+        matrix = native.pair_weights(bound.by_C, inducing.root_K, inducing.inverse)
+        limit = native.absolute_total(matrix, 2 * rows.n, psi1Y, rows.absolute_Y)
+        return Weights(matrix, psi1Y, np.zeros_like(psi1Y), limit)
 
     def gram_weights(
         self, inducing: Inducing, summary: Summary, bound: Bound, weights: Weights, rest: Floats
     ) -> Floats:
         assert summary.pairs is not None
-        by_pairs = unpacked(weights.matrix, len(inducing.Z))  # ∂F/∂Ψ2 ∘ K^½, its diagonal halved
-        np.fill_diagonal(by_pairs, 2 * np.diag(by_pairs))
-        # Ψ2's factor of Z alone is k^½: half the derivative.
-        return _by_gram(inducing, summary, bound) + 0.5 * by_pairs * summary.pairs
+        by_gram = _by_gram(inducing, summary, bound)
+        native.add_through_pairs(by_gram, weights.matrix, summary.pairs)
+        return by_gram
 
     def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
         return native.gplvm_gradient(
             inducing.native,
             rows.native,
-            rows.kept(len(inducing.Z)),
             weights.matrix,
             weights.psi1Y,
             rows.gradients["mu"],
             rows.gradients["S"],
+            None,
             *part,
             FINE,
         )

@@ -69,7 +69,8 @@ class Objective:
             rows.mu.ravel()[...] = point.local[0, 0]
             S = rows.S.ravel()
             np.multiply(point.local[0, 1], S_SCALE, out=S)
-            np.exp(S, out=S)
+            with np.errstate(over="ignore"):
+                np.exp(S, out=S)
             S += FLOOR
 
     def __call__(self, point: Block, gradient: Block) -> float:

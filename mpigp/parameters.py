@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+
+
+def effective_dimensions(alpha: Floats) -> float:
+    """Return in how many dimensions the ARD weights lie: the exponential of the entropy of their shares."""
+    shares = alpha[alpha > 0] / alpha.sum()
+    return math.exp(-float(np.sum(shares * np.log(shares))))
 
 
 class Globals(NamedTuple):
@@ -28,5 +35,5 @@ class Globals(NamedTuple):
     @classmethod
     def unpack(cls, vector: Floats, m: int, q: int) -> Globals:
         """Return the parameters that `pack` made a vector of."""
-        Z, alpha, (variance, beta) = np.split(vector, [m * q, m * q + q])
-        return cls(Z.reshape(m, q), float(variance), alpha, float(beta))
+        variance, beta = vector[-2:].tolist()
+        return cls(vector[: m * q].reshape(m, q), variance, vector[m * q : -2], beta)

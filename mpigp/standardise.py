@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpigp.chunks import chunk_rows
-from mpigp.exactsum import from_two_words, scale_for, to_two_words
 from mpigp.modelfile import Standardisation
+from mpigp.totals import extremes, row_sums
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -20,35 +18,6 @@ Mode = Literal["scale", "center", "none"]
 
 ROUNDING = 2 * float(np.finfo(float).eps)
 """A column whose standard deviation is no larger, relative to its largest entry, does not vary but is rounded."""
-
-
-def row_sums(comm: Comm, n: int, rows: Floats, sums: Callable[[Floats], Floats], bound: Floats) -> Floats:
-    """Return the totals of `sums` over the chunks of all ranks.
-
-    Parameters
-    ----------
-    n : rows of all ranks together
-    rows : (., columns), this rank's
-    sums : from the rows (k, columns) of one chunk to their sums, of the shape of `bound`
-    bound : what the absolute totals cannot exceed, whatever their signs; the same on all ranks
-    """
-    from mpi4py import MPI
-
-    chunk, scale = chunk_rows(n), scale_for(bound).ravel()
-    words = np.zeros(2 * len(scale), np.int64)
-    for first in range(0, len(rows), chunk):
-        words += to_two_words(sums(rows[first : first + chunk]).ravel(), scale)
-    comm.Allreduce(MPI.IN_PLACE, words, op=MPI.SUM)
-    return from_two_words(words, scale).reshape(bound.shape)
-
-
-def extremes(comm: Comm, values: Floats) -> tuple[Floats, Floats]:
-    """Return the smallest and the largest value of each column over all ranks."""
-    from mpi4py import MPI
-
-    both = np.stack([-values.min(axis=0, initial=np.inf), values.max(axis=0, initial=-np.inf)])
-    comm.Allreduce(MPI.IN_PLACE, both, op=MPI.MAX)
-    return -both[0], both[1]
 
 
 def power_of_two(magnitudes: Floats) -> Floats:
@@ -62,6 +31,8 @@ def standardisation(comm: Comm, n: int, values: Floats, mode: Mode) -> tuple[Sta
     With x counted from the middle of its column's range, in units of about half of it, and the first mean rounded,
 
         mean = Σ x / n      c = x − mean      mean ← mean + Σ c / n      variance = Σ c² / n − (Σ c / n)²
+
+    where NaN entries are missing: they take no part, and n is the number of those that are there.
 
     Parameters
     ----------
@@ -81,13 +52,19 @@ def standardisation(comm: Comm, n: int, values: Floats, mode: Mode) -> tuple[Sta
     low, high = extremes(comm, values)
     middle = low / 2 + high / 2
     unit = power_of_two(np.maximum(high - middle, middle - low))
-    first = row_sums(comm, n, values, lambda x: ((x - middle) / unit).sum(axis=0), np.full(columns, 2.0 * n)) / n
+
+    def sums(x: Floats) -> Floats:
+        there = ~np.isnan(x)
+        return np.stack([np.where(there, (x - middle) / unit, 0.0).sum(axis=0), there.sum(axis=0)])
+
+    total, count = row_sums(comm, n, values, sums, np.full((2, columns), 2.0 * n))
+    first = total / count
 
     def moments(x: Floats) -> Floats:
-        c = (x - middle) / unit - first
+        c = np.where(np.isnan(x), 0.0, (x - middle) / unit - first)
         return np.stack([c.sum(axis=0), (c * c).sum(axis=0)])
 
-    rest, second = row_sums(comm, n, values, moments, np.full((2, columns), 16.0 * n)) / n
+    rest, second = row_sums(comm, n, values, moments, np.full((2, columns), 16.0 * n)) / count
     deviation = np.sqrt(np.maximum(second - rest * rest, 0.0)) * unit
     constant = deviation <= ROUNDING * np.maximum(-low, high)
     scale = np.where(constant, 1.0, deviation) if mode == "scale" else np.ones(columns)

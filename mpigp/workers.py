@@ -46,3 +46,16 @@ class Workers:
         if self._pool is None:
             return run(0)
         return np.sum(list(self._pool.map(run, range(self.count))), axis=0)
+
+    def share(self, work: Callable[[int, int, Floats], None], chunks: int) -> None:
+        """Call work(first, last, space) for the chunks [first, last) of each thread."""
+
+        def run(index: int) -> None:
+            first, last = index * chunks // self.count, (index + 1) * chunks // self.count
+            if first < last:
+                work(first, last, self._spaces[index])
+
+        if self._pool is None:
+            run(0)
+        else:
+            list(self._pool.map(run, range(self.count)))

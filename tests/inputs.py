@@ -62,3 +62,19 @@ def change(path: Path, name: str, place: Any, value: float) -> None:
     """Overwrite some numbers of a dataset."""
     with h5py.File(path, "r+") as file:
         file[name][place] = value
+
+
+def middle_of_chunk(path: Path, name: str, number: int) -> int:
+    """Return where, in the file, half of a chunk's data are behind."""
+    with h5py.File(path) as file:
+        chunk = file[name].id.get_chunk_info(number)
+        return chunk.byte_offset + chunk.size // 2
+
+
+def damage(path: Path, place: int) -> None:
+    """Turn a byte of the file round."""
+    with path.open("r+b") as file:
+        file.seek(place)
+        (byte,) = file.read(1)
+        file.seek(place)
+        file.write(bytes([byte ^ 0xFF]))

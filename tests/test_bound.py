@@ -17,7 +17,7 @@ from problems import (
     time_limit,
 )
 
-from mpigp.bound import bound
+from mpigp.bound import group_bound
 from mpigp.chunks import chunk_count, chunk_rows
 from mpigp.rounds import LARGEST_JITTER, EvaluationFailed, Evaluator
 from mpigp.rows import Rows
@@ -294,8 +294,13 @@ def test_a_divergence_is_right_or_refused_however_large(far):
 
 def test_a_trace_above_the_rows_is_refused():
     with pytest.raises(NotPositiveDefinite):
-        bound(np.eye(3) * 2.0, np.zeros((3, 1)), 5, 1.0, 0.0, 1.0, 1.0)
-    assert np.isfinite(bound(np.eye(3), np.zeros((3, 1)), 5, 1.0, 0.0, 1.0, 1.0).value)
+        group_bound(np.eye(3) * 2.0, np.zeros((3, 1)), 5, 1.0, 1.0, 1.0)
+    assert np.isfinite(group_bound(np.eye(3), np.zeros((3, 1)), 5, 1.0, 1.0, 1.0).value)
+
+
+def test_statistics_that_no_rows_have_are_refused():
+    with pytest.raises(NotPositiveDefinite):
+        group_bound(np.diag([1.0, 2.0, -3.0]), np.zeros((3, 1)), 5, 1.0, 1.0, 1.0)
 
 
 def test_the_largest_jitter_is_small_beside_the_variance():
@@ -317,10 +322,9 @@ def test_derivatives_by_the_statistics_agree_with_complex_steps():
             - 0.5 * beta * 50.0
             - s * (40 - np.trace(C))
             + 0.5 * beta * s * (c**2).sum()
-            - 3.0
         )
 
-    found = bound(values["C"], values["b"], 40, 50.0, 3.0, 1.3, 2.5)
+    found = group_bound(values["C"], values["b"], 40, 50.0, 1.3, 2.5)
     assert found.value == pytest.approx(F(**values), rel=1e-14)
     by_C = reference.complex_step(F, values, "C")
     # The reference's Cholesky reads the lower triangle alone: its derivative is symmetric after adding its transpose.

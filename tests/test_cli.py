@@ -43,7 +43,7 @@ def test_all_ways_to_start_are_the_same_program(command: list, tmp_path: Path) -
 def test_help_names_every_command(capfd: pytest.CaptureFixture) -> None:
     code, out, err = call(capfd, "--help")
     assert (code, err) == (0, "")
-    assert all(name in out for name in ("evaluate", "synth", "convert", "info"))
+    assert all(name in out for name in ("evaluate", "report", "synth", "convert", "info"))
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ def sums(model, problem: Problem) -> tuple[np.ndarray, np.ndarray, float]:
     """Return Ψ2 (m, m), Σψ1Y (m, d), both in the order of Z, and KL."""
     summary, inducing = summary_of(model, problem, JITTER)
     L, order = inducing.whitening.L, inducing.whitening.order
-    psi2, psi1Y = np.empty_like(summary.C), np.empty_like(summary.b)
-    psi2[np.ix_(order, order)] = L @ summary.C @ L.T
+    psi2, psi1Y = np.empty_like(summary.C[0]), np.empty_like(summary.b)
+    psi2[np.ix_(order, order)] = L @ summary.C[0] @ L.T
     psi1Y[order] = L @ summary.b
     return psi2, psi1Y, summary.KL
 

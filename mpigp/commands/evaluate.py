@@ -18,6 +18,7 @@ from mpigp.modelfile import read_globals, read_jitter, read_latent, read_model, 
 from mpigp.models import Model
 from mpigp.parameters import Globals
 from mpigp.ranks import gather_rows, peak_memory, together
+from mpigp.results import write_rows
 from mpigp.rounds import Evaluation, EvaluationFailed, Evaluator
 from mpigp.rows import Rows
 
@@ -156,8 +157,4 @@ def write(path: str, comm: Comm, evaluation: Evaluation, rows: Rows) -> None:
         for name, value in evaluation.gradient._asdict().items():
             file[f"gradient/{name}"] = value
         for name, values in rows.gradients.items():
-            item = file.create_dataset(f"gradient/{name}", (rows.n, values.shape[1]), "f8")
-            start = 0
-            for block in gather_rows(comm, values):
-                item[start : start + len(block)] = block
-                start += len(block)
+            write_rows(file, f"gradient/{name}", comm, values, rows.n)

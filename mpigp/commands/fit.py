@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import argparse
 import math
+import time
 from contextlib import ExitStack
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from mpigp import checkpoint
 from mpigp.alarms import Alarms
 from mpigp.atomic import check_writable
+from mpigp.chunks import Share
+from mpigp.copies import Keeper, restore
 from mpigp.data import find
 from mpigp.errors import InputError
-from mpigp.fingerprint import fingerprint
-from mpigp.fitting import Fit, Settings, best_start
+from mpigp.fitting import Fit
 from mpigp.forecast import dry_run
 from mpigp.hdf5 import read_rows, reading
-from mpigp.initialise import PLACEMENTS, latent, start_globals
-from mpigp.modelfile import Standardisation
-from mpigp.models import MODELS
-from mpigp.objective import NAMES, Objective
-from mpigp.optimizers import OPTIMIZERS
-from mpigp.parameters import Globals
+from mpigp.launch import STOPPED, saved_since
+from mpigp.learning import CHOICES, Learning, Options, prepare
+from mpigp.missing import EmptyColumn
+from mpigp.objective import NAMES
+from mpigp.parameters import effective_dimensions
 from mpigp.progress import Progress, keep_records, output
-from mpigp.ranks import peak_memory, together
-from mpigp.rounds import Evaluator
-from mpigp.rows import Rows
-from mpigp.standardise import standardisation
+from mpigp.provenance import provenance
+from mpigp.ranks import peak_memory, say, together
+from mpigp.survival import can_survive, is_failure, survivors
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -36,37 +35,45 @@ if TYPE_CHECKING:
 SUMMARY = "learn a model from data"
 PARALLEL = True
 
-STOPPED = 75  # exit code: stopped after saving a checkpoint; run again with --resume
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `mpigp fit`."""
+    parser.set_defaults(**{each.name: each.default for each in fields(Options) if each.default is not MISSING})
     add = parser.add_argument
     add("data", metavar="DATA", help="HDF5 file with /Y (n, d), and /X (n, q) for regression")
     add("-o", "--output", required=True, metavar="MODEL", help="the HDF5 file to write")
-    add("--model", required=True, choices=list(MODELS), help="what to learn")
+    add("--model", required=True, choices=CHOICES["model"], help="what to learn")
     add("--inducing", type=int, required=True, metavar="M", help="number of inducing points")
     add("--latent", type=int, metavar="Q", help="GPLVM: latent dimensions")
-    add("--optimizer", choices=list(OPTIMIZERS), default="lbfgs", help="default lbfgs")
-    add("--max-iter", type=int, default=1000, metavar="N", help="iterations at most (default 1000)")
-    add("--tolerance", type=float, default=1e-8, metavar="T", help="relative change of the bound to stop at")
-    add("--gradient-tolerance", type=float, default=1e-4, metavar="T", help="norm of the gradient to stop at")
-    add("--hold", type=int, default=30, metavar="N", help="iterations with variance and beta held (default 30)")
-    add("--fixed", default="", metavar="NAME,...", help=f"parameters to hold: {', '.join(NAMES)}")
-    add("--init", default="pca", metavar="pca|random|FILE", help="GPLVM: latent means (default pca)")
-    add("--placement", choices=PLACEMENTS, default="random", help="inducing points at the start (default random)")
-    add("--seed", type=int, default=0, metavar="S", help="of everything random (default 0)")
-    add("--standardize", choices=["scale", "center", "none"], default="scale", help="columns (default scale)")
-    add("--jitter", type=float, default=1e-6, metavar="J", help="added to K_mm's diagonal, per unit of variance")
+    add("--optimizer", choices=CHOICES["optimizer"], help="default %(default)s")
+    add("--max-iter", type=int, metavar="N", help="iterations at most (default %(default)s)")
+    add("--tolerance", type=float, metavar="T", help="relative change of the bound to stop at (default %(default)s)")
+    add("--gradient-tolerance", type=float, metavar="T", help="norm of the gradient to stop at (default %(default)s)")
+    add("--hold", type=int, metavar="N", help="iterations with variance and beta held (default %(default)s)")
+    add("--fixed", type=names, metavar="NAME,...", help=f"parameters to hold: {', '.join(NAMES)}")
+    add("--init", metavar="pca|random|FILE", help="GPLVM: latent means (default %(default)s)")
+    add("--placement", choices=CHOICES["placement"], help="inducing points at the start (default %(default)s)")
+    add("--seed", type=int, metavar="S", help="of everything random (default %(default)s)")
+    add("--standardize", choices=CHOICES["standardize"], help="columns (default %(default)s)")
+    add("--jitter", type=float, metavar="J",
+        help="added to K_mm's diagonal, per unit of variance (default %(default)s)")  # fmt: skip
+    add("--restarts", type=int, metavar="K", help="try K starts, and go on from the best (default %(default)s)")
     add("--resume", action="store_true", help="go on from the checkpoint in MODEL, where there is one")
     add("--checkpoint-every", type=interval, default=(0, math.inf), metavar="N|Nm",
         help="iterations, or minutes with an m, between checkpoints (default: only at the end)")  # fmt: skip
-    add("--restarts", type=int, default=1, metavar="K", help="try K starts, and go on from the best (default 1)")
+    add("--missing", action="store_true", help="GPLVM: NaN entries of Y are missing, and take no part")
+    add("--on-failure", choices=["recover", "checkpoint", "abort"], default="recover",
+        help="when ranks die: go on with the others (default, where the MPI can), or stop")  # fmt: skip
     add("--dry-run", action="store_true", help="print memory, messages and estimated seconds, and run nothing")
     add("--time-limit", type=float, default=math.inf, metavar="S", help="seconds, after which it saves and stops")
     add("--metrics", metavar="FILE.jsonl", help="write one JSON object per iteration to this file")
     add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
     add("--y", default="Y", metavar="NAME", help="dataset of the outputs (default Y)")
+
+
+def names(text: str) -> frozenset[str]:
+    """Return the names of a list with commas."""
+    return frozenset(name for name in text.split(",") if name)
 
 
 def interval(text: str) -> tuple[int, float]:
@@ -81,37 +88,66 @@ def interval(text: str) -> tuple[int, float]:
 
 
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
-    """Read, initialise, iterate, save."""
-    every, period = arguments.checkpoint_every
-    alarms = Alarms(comm, arguments.time_limit, period)
+    """Learn; when ranks die on the way, go on with those that are left."""
+    alarms = Alarms(comm, arguments.time_limit, arguments.checkpoint_every[1])
+    keeper = Keeper() if arguments.on_failure == "recover" and can_survive() else None
+    lost: list[int] = []
+    began = time.time()
+    while True:
+        try:
+            return learn(arguments, comm, alarms, keeper, lost)
+        except InputError:
+            raise
+        except Exception as error:
+            if not (can_survive() and is_failure(comm, error)):
+                raise
+            comm, gone = survivors(comm)
+            if not gone:
+                raise
+        lost += gone
+        if keeper is None:
+            return give_up(arguments, comm, gone, began)
+        alarms.comm = comm
+        if comm.rank == 0:
+            say(f"rank {', '.join(map(str, gone))} was lost: going on with {comm.size}")
+
+
+def give_up(arguments: argparse.Namespace, comm: Comm, gone: list[int], began: float) -> dict[str, Any]:
+    """Say that ranks were lost, and return the figures of a run that ends there."""
+    kept = arguments.on_failure == "checkpoint" and saved_since(arguments.output, began)
+    if comm.rank == 0:
+        remedy = "go on with --resume" if kept else "start again"
+        say(f"rank {', '.join(map(str, gone))} was lost: {remedy}")
+    return {"lost": gone, "master": comm.rank == 0, "exit_code": STOPPED if kept else 1}
+
+
+def learn(
+    arguments: argparse.Namespace, comm: Comm, alarms: Alarms, keeper: Keeper | None, lost: list[int]
+) -> dict[str, Any]:
+    """Read, initialise or take up, iterate, save.
+
+    keeper : has the copies to go on from, where ranks were `lost` before; None where none are to be kept
+    """
+    every = arguments.checkpoint_every[0]
     with together(comm):
-        settings = settings_of(arguments)
+        options = options_of(arguments)
         if comm.rank == 0:
             check_writable(arguments.output, arguments.data)
             if arguments.metrics:
                 check_writable(arguments.metrics, arguments.data, arguments.output)
         n, share, X, Y = read(arguments, comm)
-    data = fingerprint(comm, share.start, X, Y)
-    standardised, constant = standardise(arguments.standardize, comm, n, X, Y)
     if arguments.dry_run:
-        return dry_run(arguments, comm, n, arguments.latent if X is None else X.shape[1], Y.shape[1])
-
-    def begin(seed: int) -> tuple[Globals, Any, Any]:
-        mu, S = (X, None) if X is not None else latent(comm, n, share, Y, arguments.latent, arguments.init, seed)
-        long = S is None
-        globals_ = start_globals(comm, n, share.start, mu, Y, arguments.inducing, arguments.placement, long, seed)
-        return globals_, mu, S
-
-    start, mu, S = begin(arguments.seed)
-    rows = Rows(comm, n, mu, S, Y)
-    evaluator = Evaluator(comm, MODELS[arguments.model], rows, arguments.inducing, mu.shape[1], arguments.threads)
-    objective = Objective(evaluator, arguments.jitter)
-    if arguments.restarts > 1 and not arguments.resume:
-        start = best_start(objective, settings, begin, arguments.seed, arguments.restarts)
-    fit = Fit(objective, settings, start)
-    options = options_of(arguments, rows, mu.shape[1], data)
+        q = options.latent if X is None else X.shape[1]
+        assert q is not None
+        return dry_run(options, comm, n, q, Y.shape[1])
+    try:
+        learning = prepare(comm, n, share, X, Y, options, resuming=arguments.resume)
+    except EmptyColumn as error:
+        raise InputError(f"{arguments.data}: /{arguments.y}: {error}") from error
+    fit = learning.fit
+    made = provenance(comm, options.threads, arguments.command_line)
     with together(comm):
-        resume(arguments, fit, share, options)
+        take_up(arguments, comm, learning, share, keeper, bool(lost))
 
     with ExitStack() as stack:
         progress = Progress(None, None)
@@ -125,42 +161,36 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
         def told(fit: Fit) -> None:
             progress(fit)
             if (every and fit.iteration % every == 0) or alarms.due():
-                checkpoint.save(arguments.output, comm, fit, options, standardised)
+                checkpoint.save(arguments.output, comm, fit, learning.identity, learning.standardised, made)
+                if keeper is not None:
+                    keeper.saved = True
+            if keeper is not None:
+                keeper.refresh(comm, fit)
 
         interrupted: list[str] = []
 
         def alarm() -> str:
             reason = alarms.agreed()
+            if keeper is not None:
+                keeper.settle()
             interrupted.extend([reason] if reason else [])
             return reason
 
         alarms.begin()
         fit.run(alarm, told)
         progress.end()
-    checkpoint.save(arguments.output, comm, fit, options, standardised)
-    return report(arguments, comm, fit, constant, bool(interrupted))
+    checkpoint.save(arguments.output, comm, fit, learning.identity, learning.standardised, made)
+    return report(arguments, comm, learning, bool(interrupted)) | {"lost": lost, "master": comm.rank == 0}
 
 
-def settings_of(arguments: argparse.Namespace) -> Settings:
-    """Return the settings of a fit, checked."""
-    fixed = frozenset(name for name in arguments.fixed.split(",") if name)
-    if unknown := fixed - set(NAMES):
-        raise InputError(f"--fixed: {', '.join(sorted(unknown))}: unknown: choose among {', '.join(NAMES)}")
-    for option in ("inducing", "latent", "restarts"):
-        if getattr(arguments, option) is not None and getattr(arguments, option) < 1:
-            raise InputError(f"--{option}: is {getattr(arguments, option)}: give a number ≥ 1")
-    if arguments.model == "gplvm" and arguments.latent is None:
-        raise InputError("--latent: is missing: a GPLVM needs its number of latent dimensions")
-    if not arguments.jitter >= 0:
-        raise InputError(f"--jitter: is {arguments.jitter:g}: give a number ≥ 0")
-    return Settings(
-        arguments.optimizer,
-        arguments.max_iter,
-        arguments.hold,
-        fixed,
-        arguments.tolerance,
-        arguments.gradient_tolerance,
-    )
+def options_of(arguments: argparse.Namespace) -> Options:
+    """Return the options of a fit, checked."""
+    options = Options(**{each.name: getattr(arguments, each.name) for each in fields(Options)})
+    try:
+        options.check()
+    except InputError as error:
+        raise InputError(f"--{error}") from None
+    return options
 
 
 def read(arguments: argparse.Namespace, comm: Comm) -> tuple[int, Any, Any, Any]:
@@ -169,44 +199,34 @@ def read(arguments: argparse.Namespace, comm: Comm) -> tuple[int, Any, Any, Any]
         sets = find(data, arguments.y, arguments.x if arguments.model == "regression" else None)
         share = sets.share(comm)
         X = None if sets.X is None else read_rows(sets.X, *share)
-        return sets.n, share, X, read_rows(sets.Y, *share)
+        return sets.n, share, X, read_rows(sets.Y, *share, missing=arguments.missing)
 
 
-def standardise(
-    mode: Any, comm: Comm, n: int, X: Any, Y: Any
-) -> tuple[dict[str, Standardisation], dict[str, list[int]]]:
-    """Standardise the columns in place; return how, and the constant ones."""
-    standardised, constant = {}, {}
-    for column, values in (("x", X), ("y", Y)):
-        if values is not None:
-            standardised[column], constant[column] = standardisation(comm, n, values, mode)
-            standardised[column].apply(values)
-    return ({} if mode == "none" else standardised), constant
+def take_up(
+    arguments: argparse.Namespace, comm: Comm, learning: Learning, share: Share, keeper: Keeper | None, after: bool
+) -> None:
+    """Take the fit to the ranks' copies `after` a failure, or to the checkpoint in the output file, where asked to.
 
-
-def options_of(arguments: argparse.Namespace, rows: Rows, q: int, data: str) -> dict[str, Any]:
-    """Return what a checkpoint must have been made with, to be continued."""
-    names = ("model", "optimizer", "hold", "fixed", "init", "placement", "seed", "restarts", "standardize", "jitter")
-    shape = {"rows": rows.n, "outputs": rows.Y.shape[1], "dimensions": q, "inducing": arguments.inducing}
-    return {name: getattr(arguments, name) for name in names} | shape | {"data": data}
-
-
-def resume(arguments: argparse.Namespace, fit: Fit, share: Any, options: dict[str, Any]) -> None:
-    """Take the fit to the checkpoint in the output file, where asked to."""
-    if arguments.resume:
+    Where there is neither, it begins again: its bits are the same.
+    """
+    saved = arguments.resume
+    if after and keeper is not None:
+        if restore(comm, learning.fit, keeper.copies):
+            return
+        saved = saved or any(comm.allgather(keeper.saved))
+    if saved:
         with reading(arguments.output) as file:
-            checkpoint.check(file, options)
-            checkpoint.load(file, fit, share)
+            checkpoint.check(file, learning.identity)
+            checkpoint.load(file, learning.fit, share)
 
 
-def report(
-    arguments: argparse.Namespace, comm: Comm, fit: Fit, constant: dict[str, list[int]], interrupted: bool
-) -> dict[str, Any]:
+def report(arguments: argparse.Namespace, comm: Comm, learning: Learning, interrupted: bool) -> dict[str, Any]:
     """Say how it ended, and return the figures."""
+    fit = learning.fit
     parameters = fit.objective.parameters(fit.optimizer.point)
     memory = peak_memory(comm)
     if comm.rank == 0:
-        for column, columns in constant.items():
+        for column, columns in learning.constant.items():
             if columns:
                 print(f"constant columns of {column.upper()}: {', '.join(map(str, columns))}")
         print(f"{arguments.output}: bound {fit.bound!r} nats")
@@ -235,6 +255,5 @@ def report(
 
 def bars(alpha: Any) -> str:
     """Return the ARD weights as bars, and the effective number of dimensions."""
-    shares = alpha / alpha.sum()
     lines = [f"alpha {q:3d}  {value:10.4g}  {'█' * round(40 * value / alpha.max())}" for q, value in enumerate(alpha)]
-    return "\n".join([*lines, f"effective dimensions: {math.exp(-float(np.sum(shares * np.log(shares)))):.2f}"])
+    return "\n".join([*lines, f"effective dimensions: {effective_dimensions(alpha):.2f}"])

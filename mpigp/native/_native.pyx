@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from libc.math cimport frexp, isfinite, ldexp
+from libc.math cimport frexp, isfinite, ldexp, sqrt
 from libc.stdint cimport int64_t, uint64_t
 
 
@@ -13,6 +13,8 @@ cdef extern from "rbf.h":
         const double *mu
         const double *S
         const double *Y
+        int64_t groups
+        const double *observed
     ctypedef struct rbf_t:
         int64_t m, q
         const double *Z
@@ -22,33 +24,33 @@ cdef extern from "rbf.h":
         int64_t *words
         const double *scale
         double fine
-    ctypedef struct kept_t:
-        double *exponentials
-        int64_t blocks
     ctypedef struct rbf_functions:
         int64_t (*regression_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, sums_t,
                                          double *) noexcept nogil
         int64_t (*regression_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *,
                                        const double *, const double *, sums_t, double *) noexcept nogil
-        int64_t (*gplvm_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, kept_t, sums_t,
-                                    double *) noexcept nogil
-        int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, kept_t, const double *,
-                                  const double *, double *, double *, sums_t, double *) noexcept nogil
+        void (*regression_moments)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *, int64_t,
+                                   double *, double *, double *) noexcept nogil
+        int64_t (*gplvm_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, sums_t, double *) noexcept nogil
+        int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *, double *,
+                                  double *, double *, sums_t, double *) noexcept nogil
+        void (*gplvm_moments)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, int64_t, const double *,
+                              int64_t, double *, double *, double *) noexcept nogil
         void (*exponential)(const double *, double *, int64_t, int64_t) noexcept nogil
         void (*chunk_dots)(const double *, int64_t, int64_t, const double *, int64_t, int64_t, int64_t, int64_t,
                            double *) noexcept nogil
         const char *name
     const rbf_functions *rbf_dispatch()
-    int64_t rbf_workspace(int64_t, int64_t, int64_t)
+    int64_t rbf_workspace(int64_t, int64_t, int64_t, int64_t)
 
 cdef const rbf_functions *functions = rbf_dispatch()
 
 instruction_set = functions.name.decode()
 
 
-def workspace(int64_t m, int64_t q, int64_t d):
+def workspace(int64_t m, int64_t q, int64_t d, int64_t groups=1):
     """Doubles of workspace that one thread needs."""
-    return rbf_workspace(m, q, d)
+    return rbf_workspace(m, q, d, groups)
 
 
 cdef inline const double *at(const double[::1] array) noexcept:
@@ -72,26 +74,26 @@ cdef class Kernel:
 
 
 cdef class Rows:
-    """The rows of a rank: mu (n, q), S (n, q) or None, Y (n, d), in chunks of `chunk` rows; all ranks have `all_chunks`."""
+    """The rows of a rank: mu (n, q), S (n, q) or None, Y (n, d), in chunks of `chunk` rows; all ranks have `all_chunks`.
+
+    observed : (n, groups) or None, what each row counts in each group of psi2's sums
+    """
 
     cdef rows_t r
     cdef object arrays
 
-    def __init__(self, const double[:, ::1] mu, S, const double[:, ::1] Y, int64_t chunk, int64_t all_chunks):
-        cdef const double[:, ::1] variances
-        self.arrays = (mu, S, Y)
+    def __init__(self, const double[:, ::1] mu, S, const double[:, ::1] Y, int64_t chunk, int64_t all_chunks, observed=None):
+        cdef const double[:, ::1] variances, counts
+        self.arrays = (mu, S, Y, observed)
+        self.r.groups, self.r.observed = 1, NULL
+        if observed is not None:
+            counts = observed
+            self.r.groups, self.r.observed = counts.shape[1], at2(counts)
         self.r.n, self.r.d, self.r.chunk, self.r.all_chunks = Y.shape[0], Y.shape[1], chunk, all_chunks
         self.r.mu, self.r.Y, self.r.S = at2(mu), at2(Y), NULL
         if S is not None:
             variances = S
             self.r.S = at2(variances)
-
-
-cdef kept_t kept_in(Kernel kernel, double[::1] exponentials) noexcept:
-    cdef kept_t kept
-    kept.blocks = max(0, exponentials.shape[0] - 8) // (kernel.k.m * (kernel.k.m + 1) // 2 * 64)  # 8: to align them
-    kept.exponentials = &exponentials[0] if kept.blocks else NULL
-    return kept
 
 
 cdef sums_t sums(int64_t[::1] words, const double[::1] scale, double fine) noexcept:
@@ -134,31 +136,50 @@ def regression_gradient(Kernel kernel, Rows rows, inverse, const double[:, ::1] 
     return misfits
 
 
-def gplvm_statistics(Kernel kernel, Rows rows, double[::1] exponentials, int64_t first, int64_t last,
+def gplvm_statistics(Kernel kernel, Rows rows, int64_t first, int64_t last,
                      int64_t[::1] words, const double[::1] scale, double[::1] space):
-    """Add Σψ2 (packed lower triangle, without its factor of Z alone), Σψ1Y and KL (whole nats, the rest).
-
-    As many of the exponentials as fit are kept for `gplvm_gradient`.
-    """
+    """Add Σψ2 (packed lower triangle, without its factor of Z alone), Σψ1Y and KL (whole nats, the rest)."""
     cdef sums_t out = sums(words, scale, 0)
-    cdef kept_t kept = kept_in(kernel, exponentials)
     cdef int64_t misfits
     with nogil:
-        misfits = functions.gplvm_statistics(&kernel.k, &rows.r, first, last, kept, out, &space[0])
+        misfits = functions.gplvm_statistics(&kernel.k, &rows.r, first, last, out, &space[0])
     return misfits
 
 
-def gplvm_gradient(Kernel kernel, Rows rows, double[::1] exponentials, const double[::1] weight_psi2,
-                   const double[:, ::1] weight_psi1Y, double[:, ::1] grad_mu, double[:, ::1] grad_S, int64_t first, int64_t last, int64_t[::1] words,
+def gplvm_gradient(Kernel kernel, Rows rows, const double[:, ::1] weight_psi2, const double[:, ::1] weight_psi1Y,
+                   double[:, ::1] grad_mu, double[:, ::1] grad_S, values, int64_t first, int64_t last, int64_t[::1] words,
                    const double[::1] scale, double[::1] space, double fine):
-    """Add the gradients of Z (m, q) and alpha (q,), and set those of mu and S of these rows."""
+    """Add the gradients of Z (m, q) and alpha (q,), and set those of mu and S of these rows.
+
+    weight_psi2 : (pairs, groups).   values : (n,), set to what each row adds to the bound, or None
+    """
     cdef sums_t out = sums(words, scale, fine)
-    cdef kept_t kept = kept_in(kernel, exponentials)
     cdef int64_t misfits
+    cdef double[::1] of_rows
+    cdef double *value = NULL
+    if values is not None:
+        of_rows = values
+        value = &of_rows[0]
     with nogil:
-        misfits = functions.gplvm_gradient(&kernel.k, &rows.r, first, last, kept, &weight_psi2[0],
-                                           &weight_psi1Y[0, 0], &grad_mu[0, 0], &grad_S[0, 0], out, &space[0])
+        misfits = functions.gplvm_gradient(&kernel.k, &rows.r, first, last, &weight_psi2[0, 0], &weight_psi1Y[0, 0],
+                                           &grad_mu[0, 0], &grad_S[0, 0], value, out, &space[0])
     return misfits
+
+
+def regression_moments(Kernel kernel, Rows rows, const double[:, ::1] factor, const double[:, ::1] weights,
+                       double[:, ::1] mean, double[::1] explained, int64_t first, int64_t last, double[::1] space):
+    """Set mean (n, d) = K weights and explained (n,) = |factor K|², of a lower triangular factor (m, m)."""
+    with nogil:
+        functions.regression_moments(&kernel.k, &rows.r, first, last, &factor[0, 0], &weights[0, 0], weights.shape[1],
+                                     &mean[0, 0], &explained[0], &space[0])
+
+
+def gplvm_moments(Kernel kernel, Rows rows, const double[:, ::1] weights, const double[:, ::1] weights_psi2,
+                  double[:, ::1] mean, double[:, ::1] second, int64_t first, int64_t last, double[::1] space):
+    """Set mean (n, d) = ψ1 weights (m, d), and second (n, k), the sums of weights_psi2 (k, pairs) ψ2 over the pairs."""
+    with nogil:
+        functions.gplvm_moments(&kernel.k, &rows.r, first, last, &weights[0, 0], weights.shape[1], &weights_psi2[0, 0],
+                                weights_psi2.shape[0], &mean[0, 0], &second[0, 0], &space[0])
 
 
 def chunk_dots(const double[:, :] left, const double[:, :] right, int64_t chunk):
@@ -232,6 +253,72 @@ def sum_digits(int64_t[:, ::1] digits, double[::1] out, int bits, int least):
         out[j] = -total if negative else total
 
 
+def scale_for(const double[::1] bound):
+    """Return 2^(61 − e) for each bound, e the least with bound < 2^e, but at most 2^900; a bound of zero is tiny."""
+    result = np.empty(bound.shape[0])
+    cdef double[::1] out = result
+    cdef int64_t i
+    cdef int exponent
+    for i in range(bound.shape[0]):
+        frexp(1e-280 if bound[i] < 1e-280 else bound[i], &exponent)
+        out[i] = ldexp(1.0, min(61 - exponent, 900))
+    return result
+
+
+def from_words(const int64_t[:, ::1] words, const double[:] scale, double fine):
+    """Return the sums (k,) of one word each (k, 1), or of two (k, 2), of which the second is `fine` times finer."""
+    result = np.empty(words.shape[0])
+    cdef double[::1] out = result
+    cdef int64_t i
+    for i in range(words.shape[0]):
+        out[i] = <double>words[i, 0]
+        if words.shape[1] > 1:
+            out[i] += <double>words[i, 1] / fine
+        out[i] /= scale[i]
+    return result
+
+
+def gradient_limits(Kernel kernel, const double[::1] lowest, const double[::1] highest, double weight):
+    """Return the limits (2q,) of the gradients of Z and alpha: mpigp.kernels.rbf has the reasons."""
+    cdef int64_t m = kernel.k.m, q = kernel.k.q, i, k
+    cdef double low, high, z, extent
+    result = np.empty(2 * q)
+    cdef double[::1] out = result
+    for k in range(q):
+        low, high = lowest[k], highest[k]
+        for i in range(m):
+            z = kernel.k.Z[i * q + k] + kernel.k.centre[k]
+            low, high = min(low, z), max(high, z)
+        extent = max(high - low, 1.0)
+        out[k] = 4 * weight * sqrt(kernel.k.alpha[k])
+        out[q + k] = 4 * weight / max(kernel.k.alpha[k], ldexp(1.0, -40) / (extent * extent))
+    return result
+
+
+def between(const double[:, ::1] Z, const double[:, ::1] X, const double[::1] alpha):
+    """Return K (m, n), k(z, x) = exp(−½ Σ_q α_q (z_q − x_q)²), between the rows of Z (m, q) and X (n, q)."""
+    cdef int64_t m = Z.shape[0], n = X.shape[0], q = Z.shape[1], i, j, k
+    K = np.zeros((m, n))
+    cdef double[:, ::1] out = K
+    cdef double[:, ::1] XT = np.empty((q, n))
+    cdef double *row
+    cdef const double *column
+    cdef double weight, z, u
+    for j in range(n):
+        for k in range(q):
+            XT[k, j] = X[j, k]
+    for i in range(m):
+        row = &out[i, 0]
+        for k in range(q):
+            column, weight, z = &XT[k, 0], -0.5 * alpha[k], Z[i, k]
+            for j in range(n):
+                u = z - column[j]
+                row[j] += weight * (u * u)
+    if m and n:
+        functions.exponential(&out[0, 0], &out[0, 0], m * n, 1)
+    return K
+
+
 def gram_gradient(const double[:, ::1] G, const double[:, ::1] Z, const double[::1] alpha):
     """Return the gradients of Z (m, q) and alpha (q,) through K_mm, given G = ∂F/∂K ∘ K (m, m), symmetric.
 
@@ -247,8 +334,12 @@ def gram_gradient(const double[:, ::1] G, const double[:, ::1] Z, const double[:
             for k in range(q):
                 u = Z[i, k] - Z[j, k]
                 g = G[i, j] * u
-                dZ[i, k] -= 2 * alpha[k] * g
-                da[k] -= 0.5 * g * u
+                dZ[i, k] += g
+                da[k] += g * u
+    for k in range(q):
+        da[k] *= -0.5
+        for i in range(m):
+            dZ[i, k] *= -2 * alpha[k]
     return by_Z, by_alpha
 
 

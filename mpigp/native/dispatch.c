@@ -6,8 +6,8 @@
 
 #define TABLE(isa)                                                                                                   \
     {                                                                                                                \
-        #isa, regression_statistics_##isa, regression_gradient_##isa, gplvm_statistics_##isa, gplvm_gradient_##isa, \
-            exponential_##isa, chunk_dots_##isa,                                                                     \
+        #isa, regression_statistics_##isa, regression_gradient_##isa, regression_moments_##isa,                      \
+            gplvm_statistics_##isa, gplvm_gradient_##isa, gplvm_moments_##isa, exponential_##isa, chunk_dots_##isa,  \
     }
 
 /* MPIGP_INSTRUCTION_SET may name a slower build than the CPU could run, to test it. */
@@ -29,10 +29,11 @@ const rbf_functions *rbf_dispatch(void)
     return &baseline;
 }
 
-int64_t rbf_workspace(int64_t m, int64_t q, int64_t d)
+int64_t rbf_workspace(int64_t m, int64_t q, int64_t d, int64_t groups)
 {
     const int64_t rows = 64;          /* a block */
     const int64_t places = m + 2 * 8; /* a row of m numbers, padded in any build */
     const int64_t arrays = 40;        /* more than any function takes, each with 80 doubles to round up and to skew */
-    return rows * (4 * places + 12 * q + 2 * d + 24) + places * (3 * m + 5 * d + 8 * q + 32) + 16 * q + 80 * arrays;
+    return rows * (5 * places + 14 * q + 2 * d + 2 * groups + 32) + places * ((2 + groups) * m + 5 * d + 17 * q + 32) +
+           16 * q + 80 * arrays;
 }

@@ -145,7 +145,6 @@ INLINE void dot_tile(const int NI, const int NJ, const double *left, const doubl
                      double *out, int64_t n_right)
 {
     vec s[2][TALL];
-    double sums[TALL];
     for (int i = 0; i < NI; i++)
         for (int j = 0; j < TALL; j++) s[i][j] = (vec){0};
     for (int64_t r = 0; r < places; r += LANES)
@@ -154,7 +153,7 @@ INLINE void dot_tile(const int NI, const int NJ, const double *left, const doubl
             for (int j = 0; j < NJ; j++) s[i][j] += a * load(right + j * places + r);
         }
     for (int i = 0; i < NI; i++) {
-        lane_sums(s[i][0], s[i][1], s[i][2], s[i][3], sums);
+        four sums = lane_sums(s[i][0], s[i][1], s[i][2], s[i][3]);
         for (int j = 0; j < NJ; j++) out[i * n_right + j] = (add ? out[i * n_right + j] : 0) + sums[j];
     }
 }

@@ -11,6 +11,8 @@ typedef struct {
     const double *mu;    /* (n, q): the inputs X in regression */
     const double *S;     /* (n, q): NULL in regression */
     const double *Y;     /* (n, d) */
+    int64_t groups;      /* of psi2's sums over rows, 1 where `observed` is NULL */
+    const double *observed; /* (n, groups): what a row counts in each */
 } rows_t;
 
 typedef struct {
@@ -27,12 +29,6 @@ typedef struct {
     double fine;         /* a power of two; 0 for sums of one word */
 } sums_t;
 
-/* Exponentials of psi2 kept from the first round for the second: those of the rank's first blocks of 64 rows. */
-typedef struct {
-    double *exponentials; /* (blocks, m(m+1)/2, 64), from the next multiple of 64 bytes on */
-    int64_t blocks;
-} kept_t;
-
 /* Each function is compiled once per instruction set, under a name of its own, and works on chunks [first, last); it returns
  * the number of chunk sums that do not fit their integers. `inverse` is L^-1 (m, m), lower triangular: A = L^-1 K.
  * `fit` (m, d) makes the residuals E = Y - A^T fit, where A is at hand. */
@@ -42,11 +38,15 @@ typedef struct {
     int64_t regression_gradient_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, const double *inverse,      \
                                       const double *weight, const double *weight_psi1Y, const double *fit, sums_t,            \
                                       double *workspace);                                                                     \
-    int64_t gplvm_statistics_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, kept_t, sums_t,                \
-                                   double *workspace);                                                                       \
-    int64_t gplvm_gradient_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, kept_t,                          \
-                                 const double *weight_psi2, const double *weight_psi1Y, double *grad_mu, double *grad_S,     \
-                                 sums_t, double *workspace);                                                                 \
+    void regression_moments_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, const double *factor,           \
+                                  const double *weights, int64_t d, double *mean, double *explained, double *workspace);      \
+    int64_t gplvm_statistics_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, sums_t, double *workspace);    \
+    int64_t gplvm_gradient_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, const double *weight_psi2,       \
+                                 const double *weight_psi1Y, double *grad_mu, double *grad_S, double *values, sums_t,         \
+                                 double *workspace);                                                                          \
+    void gplvm_moments_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, const double *weights, int64_t d,    \
+                             const double *weights_psi2, int64_t count_psi2, double *mean, double *second,                    \
+                             double *workspace);                                                                              \
     void exponential_##isa(const double *, double *out, int64_t n, int64_t repeat);                                           \
     void chunk_dots_##isa(const double *left, int64_t n_left, int64_t left_stride, const double *right, int64_t n_right,      \
                           int64_t right_stride, int64_t length, int64_t chunk, double *out);
@@ -66,9 +66,13 @@ typedef struct {
     int64_t (*regression_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, sums_t, double *);
     int64_t (*regression_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *,
                                    const double *, const double *, sums_t, double *);
-    int64_t (*gplvm_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, kept_t, sums_t, double *);
-    int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, kept_t, const double *, const double *,
+    void (*regression_moments)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *, int64_t,
+                               double *, double *, double *);
+    int64_t (*gplvm_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, sums_t, double *);
+    int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *, double *,
                               double *, double *, sums_t, double *);
+    void (*gplvm_moments)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, int64_t, const double *, int64_t,
+                          double *, double *, double *);
     void (*exponential)(const double *, double *, int64_t, int64_t);
     void (*chunk_dots)(const double *, int64_t, int64_t, const double *, int64_t, int64_t, int64_t, int64_t, double *);
 } rbf_functions;
@@ -77,6 +81,6 @@ typedef struct {
 const rbf_functions *rbf_dispatch(void);
 
 /* Doubles of workspace that one thread needs. */
-int64_t rbf_workspace(int64_t m, int64_t q, int64_t d);
+int64_t rbf_workspace(int64_t m, int64_t q, int64_t d, int64_t groups);
 
 #endif

@@ -15,44 +15,40 @@ INLINE int64_t row_places(int64_t m)
 
 /* ---- the kernel and its derivatives ------------------------------------------------------------------------------------ */
 
-/* K[row][m] = exp(-1/2 sum_q alpha_q (x_q - Z_mq)^2) for NR rows and NV vectors from j on; ZT is [q][m] and
- * weight_q = log2(e)/2 alpha_q. */
-INLINE void kernel_tile(const int NR, const int NV, const rbf_t *k, const double *x, const double *ZT, const double *weight,
-                        int64_t j, double *K, int64_t places)
+/* K[row][m] = exp(-1/2 sum_q alpha_q (x_q - Z_mq)^2) for NR rows and NV vectors from j on; x [row][q] and ZT [q][m] are both in
+ * units of (log2(e)/2 alpha_q)^(-1/2). */
+INLINE void kernel_tile(const int NR, const int NV, const rbf_t *k, const double *x, const double *ZT, int64_t j, double *K,
+                        int64_t places)
 {
     vec t[2][TALL];
     for (int v = 0; v < 2; v++)
         for (int r = 0; r < TALL; r++) t[v][r] = (vec){0};
-    for (int64_t q = 0; q < k->q; q++) {
-        vec w = splat(weight[q]);
+    for (int64_t q = 0; q < k->q; q++)
         for (int v = 0; v < NV; v++) {
             vec z = load(ZT + q * places + j + v * LANES);
             for (int r = 0; r < NR; r++) {
                 vec u = splat(x[r * k->q + q]) - z;
-                t[v][r] -= w * u * u;
+                t[v][r] -= u * u;
             }
         }
-    }
     exp2_vectors(&t[0][0], &t[0][1], &t[0][2], &t[0][3]);
     if (NV > 1) exp2_vectors(&t[1][0], &t[1][1], &t[1][2], &t[1][3]);
     for (int v = 0; v < NV; v++)
         for (int r = 0; r < NR; r++) store(K + r * places + j + v * LANES, t[v][r]);
 }
 
-INLINE void kernel_rows(const int NR, const rbf_t *k, const double *x, const double *ZT, const double *weight, double *K,
-                        int64_t places)
+INLINE void kernel_rows(const int NR, const rbf_t *k, const double *x, const double *ZT, double *K, int64_t places)
 {
     int64_t j = 0;
-    for (; j + LANES < k->m; j += 2 * LANES) kernel_tile(NR, 2, k, x, ZT, weight, j, K, places);
-    if (j < k->m) kernel_tile(NR, 1, k, x, ZT, weight, j, K, places);
+    for (; j + LANES < k->m; j += 2 * LANES) kernel_tile(NR, 2, k, x, ZT, j, K, places);
+    if (j < k->m) kernel_tile(NR, 1, k, x, ZT, j, K, places);
 }
 
-static void kernel_block(const rbf_t *k, const double *x, int64_t rows, const double *ZT, const double *weight, double *K,
-                         int64_t places)
+static void kernel_block(const rbf_t *k, const double *x, int64_t rows, const double *ZT, double *K, int64_t places)
 {
     int64_t r = 0;
-    for (; r + TALL <= rows; r += TALL) kernel_rows(TALL, k, x + r * k->q, ZT, weight, K + r * places, places);
-    for (; r < rows; r++) kernel_rows(1, k, x + r * k->q, ZT, weight, K + r * places, places);
+    for (; r + TALL <= rows; r += TALL) kernel_rows(TALL, k, x + r * k->q, ZT, K + r * places, places);
+    for (; r < rows; r++) kernel_rows(1, k, x + r * k->q, ZT, K + r * places, places);
 }
 
 /* With g = G K and u = x - Z: by_Z[q][m] += sum over NR rows of g u, and by_alpha[q] += sum of g u^2, lane by lane. */
@@ -90,7 +86,7 @@ static void gradient_block(const rbf_t *k, const double *x, int64_t rows, const 
 
 typedef struct {
     int64_t places;
-    double *ZT, *weight, *x, *K, *A, *inverse;
+    double *ZT, *scaled_ZT, *unit, *x, *scaled_x, *K, *A, *inverse;
 } block_t;
 
 /* `inverse` is L^-1, lower triangular, or NULL where the blocks need no whitening. */
@@ -98,15 +94,22 @@ static block_t take_block(const rbf_t *k, const double *inverse, double **space)
 {
     block_t b = {.places = row_places(k->m)};
     b.ZT = take(space, k->q * b.places);
-    b.weight = take(space, k->q);
+    b.scaled_ZT = take(space, k->q * b.places);
+    b.unit = take(space, k->q);
     b.x = take(space, BLOCK * k->q);
+    b.scaled_x = take(space, BLOCK * k->q);
     b.K = take(space, BLOCK * b.places);
     b.A = take(space, BLOCK * b.places);
     b.inverse = take(space, k->m * b.places);
     memset(b.ZT, 0, (size_t)(k->q * b.places) * sizeof(double));
+    memset(b.scaled_ZT, 0, (size_t)(k->q * b.places) * sizeof(double));
+    memset(b.K, 0, (size_t)(BLOCK * b.places) * sizeof(double));
     for (int64_t q = 0; q < k->q; q++) {
-        b.weight[q] = 0.5 * LOG2E * k->alpha[q];
-        for (int64_t j = 0; j < k->m; j++) b.ZT[q * b.places + j] = k->Z[j * k->q + q];
+        b.unit[q] = sqrt(0.5 * LOG2E * k->alpha[q]);
+        for (int64_t j = 0; j < k->m; j++) {
+            b.ZT[q * b.places + j] = k->Z[j * k->q + q];
+            b.scaled_ZT[q * b.places + j] = b.unit[q] * k->Z[j * k->q + q];
+        }
     }
     if (inverse) pack(inverse, 1, k->m, k->m, k->m, b.inverse);
     return b;
@@ -116,8 +119,11 @@ static block_t take_block(const rbf_t *k, const double *inverse, double **space)
 static void fill_block(block_t *b, const rbf_t *k, const rows_t *rows, int64_t start, int64_t count, int whitened)
 {
     for (int64_t i = 0; i < count; i++)
-        for (int64_t q = 0; q < k->q; q++) b->x[i * k->q + q] = rows->mu[(start + i) * k->q + q] - k->centre[q];
-    kernel_block(k, b->x, count, b->ZT, b->weight, b->K, b->places);
+        for (int64_t q = 0; q < k->q; q++) {
+            b->x[i * k->q + q] = rows->mu[(start + i) * k->q + q] - k->centre[q];
+            b->scaled_x[i * k->q + q] = b->unit[q] * b->x[i * k->q + q];
+        }
+    kernel_block(k, b->scaled_x, count, b->scaled_ZT, b->K, b->places);
     if (whitened) packed_product(b->K, b->places, count, b->inverse, k->m, k->m, 1, 0, b->A, b->places);
 }
 
@@ -195,4 +201,29 @@ int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, int64_t fir
         misfits += add_to_words(out, 0, grad, count, MOST / (double)rows->all_chunks);
     }
     return misfits;
+}
+
+/* mean[row] = K weights, and explained[row] = |factor K|^2 with `factor` lower triangular, of `d` outputs. */
+void ISA(regression_moments)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *factor,
+                             const double *weights, int64_t d, double *mean, double *explained, double *space)
+{
+    space = aligned(space);
+    block_t b = take_block(k, factor, &space);
+    double *weightsT = take(&space, d * b.places);
+    memset(weightsT, 0, (size_t)(d * b.places) * sizeof(double));
+    for (int64_t j = 0; j < k->m; j++)
+        for (int64_t i = 0; i < d; i++) weightsT[i * b.places + j] = weights[j * d + i];
+    for (int64_t start = first * rows->chunk; start < smaller(last * rows->chunk, rows->n); start += BLOCK) {
+        int64_t count = smaller(BLOCK, rows->n - start);
+        fill_block(&b, k, rows, start, count, 1);
+        dot(b.K, count, weightsT, d, b.places, 0, mean + start * d);
+        for (int64_t i = 0; i < count; i++) {
+            vec sum = {0};
+            for (int64_t j = 0; j < k->m; j += LANES) {
+                vec a = load(b.A + i * b.places + j);
+                sum += a * a;
+            }
+            explained[start + i] = lane_sum(sum);
+        }
+    }
 }

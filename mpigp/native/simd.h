@@ -17,6 +17,7 @@
 
 typedef double vec __attribute__((vector_size(8 * LANES)));
 typedef int64_t ivec __attribute__((vector_size(8 * LANES)));
+typedef double four __attribute__((vector_size(32), aligned(8))); /* four numbers, at any place, in every build */
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -45,17 +46,16 @@ INLINE double lane_sum(vec v)
     return s;
 }
 
-/* out[j] = the sum of the lanes of the j-th vector: four at once, by shuffles. */
-INLINE void lane_sums(vec a, vec b, vec c, vec d, double *out)
+/* The sums of the lanes of each of four vectors: four at once, by shuffles. */
+INLINE four lane_sums(vec a, vec b, vec c, vec d)
 {
 #if LANES == 4
     typedef int64_t index __attribute__((vector_size(32)));
     vec ab = __builtin_shuffle(a, b, (index){0, 4, 2, 6}) + __builtin_shuffle(a, b, (index){1, 5, 3, 7});
     vec cd = __builtin_shuffle(c, d, (index){0, 4, 2, 6}) + __builtin_shuffle(c, d, (index){1, 5, 3, 7});
-    vec sums = __builtin_shuffle(ab, cd, (index){0, 1, 4, 5}) + __builtin_shuffle(ab, cd, (index){2, 3, 6, 7});
-    memcpy(out, &sums, sizeof sums);
+    return __builtin_shuffle(ab, cd, (index){0, 1, 4, 5}) + __builtin_shuffle(ab, cd, (index){2, 3, 6, 7});
 #else
-    out[0] = lane_sum(a), out[1] = lane_sum(b), out[2] = lane_sum(c), out[3] = lane_sum(d);
+    return (four){lane_sum(a), lane_sum(b), lane_sum(c), lane_sum(d)};
 #endif
 }
 

@@ -6,14 +6,13 @@ typedef double loose __attribute__((vector_size(8 * LANES), aligned(8)));
 INLINE void dots_tile(const int NJ, const double *left, const double *right, int64_t stride, int64_t count, double *out)
 {
     vec s[TALL];
-    double sums[TALL];
     int64_t t = 0;
     for (int j = 0; j < TALL; j++) s[j] = (vec){0};
     for (; t + LANES <= count; t += LANES) {
         vec x = *(const loose *)(left + t);
         for (int j = 0; j < NJ; j++) s[j] += x * *(const loose *)(right + j * stride + t);
     }
-    lane_sums(s[0], s[1], s[2], s[3], sums);
+    four sums = lane_sums(s[0], s[1], s[2], s[3]);
     for (int j = 0; j < NJ; j++) {
         for (int64_t r = t; r < count; r++) sums[j] += left[r] * right[j * stride + r];
         out[j] = sums[j];

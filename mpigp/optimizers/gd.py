@@ -26,8 +26,8 @@ class GradientDescent:
     both shrink when a step does not lower the value.
     """
 
-    def __init__(self, objective: Objective, space: Space, start: Block) -> None:
-        self.objective, self.space, self.point = objective, space, start
+    def __init__(self, objective: Objective, space: Space, start: Block, patience: int = PATIENCE) -> None:
+        self.objective, self.space, self.point, self.patience = objective, space, start, patience
         self._trial, self._gradients = space.block(1), space.block(2)
         self.gradient, self._new = self._gradients[0], self._gradients[1]
         self.value = objective(start, self.gradient)
@@ -48,7 +48,7 @@ class GradientDescent:
 
     def step(self) -> bool:
         """Make one iteration; False where no step lowers the value any more."""
-        for _ in range(PATIENCE):
+        for _ in range(self.patience):
             for to, start, gradient, length in zip(self._trial, self.point, self.gradient, self.lengths, strict=True):
                 np.multiply(gradient, -length, out=to)
                 to += start

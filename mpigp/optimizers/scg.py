@@ -23,8 +23,8 @@ class SCG:
     An iteration is one accepted step: an evaluation for the curvature, and one for each try.
     """
 
-    def __init__(self, objective: Objective, space: Space, start: Block) -> None:
-        self.objective, self.space, self.point = objective, space, start
+    def __init__(self, objective: Objective, space: Space, start: Block, patience: int = PATIENCE) -> None:
+        self.objective, self.space, self.point, self.patience = objective, space, start, patience
         self._trial, self._work = space.block(1), space.block(4)
         self.gradient, self.direction, self._new, self._change = (self._work[k] for k in range(4))
         self.value = objective(start, self.gradient)
@@ -46,7 +46,7 @@ class SCG:
         if not self.length2 > 0:
             return False
         curvature = self._curvature()
-        for _ in range(PATIENCE):
+        for _ in range(self.patience):
             delta = curvature + self.damping * self.length2
             if delta <= 0:
                 delta = self.damping * self.length2

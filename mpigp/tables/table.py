@@ -116,6 +116,8 @@ def reading(path: Path, kind: str) -> Iterator[None]:
     """Turn what goes wrong inside a damaged or foreign file into one line that names it."""
     try:
         yield
+    except InputError:
+        raise
     except (OSError, EOFError, ValueError, csv.Error, zipfile.BadZipFile, zlib.error) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{path}: cannot be read as {kind}: {reason}: check the file or --format") from error

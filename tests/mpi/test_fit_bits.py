@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
-from fits import OPTIMIZERS, differences, fit
+from fits import OPTIMIZERS, Case, Made, differences, fit, made
 from inputs import MODELS, write_inputs
-from launching import several
 from test_same_bits import contents
 
 from mpigp.chunks import chunk_count
@@ -17,13 +15,6 @@ from mpigp.chunks import chunk_count
 N, M, Q, D = 277, 7, 2, 3  # a prime: nothing divides it; five chunks
 ITERATIONS, HOLD = 50, 10
 DECOMPOSITIONS = [(2, 1), (3, 1), (5, 1), (2, 2)]  # ranks, threads
-
-
-class Case(NamedTuple):
-    """One call of `fit`, under any number of ranks."""
-
-    name: str
-    arguments: list[object]
 
 
 @pytest.fixture(scope="module")
@@ -45,31 +36,13 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
     return found
 
 
-def fitted(cases: list[Case], folder: Path, ranks: int, threads: int) -> dict[str, dict]:
-    """Fit all cases in one start of plain mpiexec, to FOLDER/NAME.h5; return the figures."""
-    commands = [[*case.arguments, "-o", folder / f"{case.name}.h5", "--json", "--threads", threads] for case in cases]
-    figures = {}
-    for case, outcomes in zip(cases, several(folder / "told", ranks, commands, threads), strict=True):
-        assert [outcome.code for outcome in outcomes] == [0] * ranks, (case.name, outcomes)
-        assert [outcome.stdout + outcome.stderr for outcome in outcomes[1:]] == [""] * (ranks - 1)
-        figures[case.name] = outcomes[0].figures
-    return figures
-
-
-class Alone(NamedTuple):
-    """What one rank wrote and said."""
-
-    folder: Path
-    figures: dict[str, dict]
-
-
 @pytest.fixture(scope="module")
-def alone(cases: list[Case], tmp_path_factory: pytest.TempPathFactory) -> Alone:
+def alone(cases: list[Case], tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder = tmp_path_factory.mktemp("alone")
-    return Alone(folder, fitted(cases, folder, 1, 1))
+    return made(cases, folder, 1, 1)
 
 
-def test_the_fits_went_somewhere(cases: list[Case], alone: Alone) -> None:
+def test_the_fits_went_somewhere(cases: list[Case], alone: Made) -> None:
     """Equal files would prove nothing if they were empty, or had stayed where they began."""
     for case in cases:
         found = contents(alone.folder / f"{case.name}.h5")
@@ -82,7 +55,7 @@ def test_the_fits_went_somewhere(cases: list[Case], alone: Alone) -> None:
         assert ("latent/S" in found) == case.name.startswith("gplvm")
 
 
-def test_the_options_made_a_difference(cases: list[Case], alone: Alone) -> None:
+def test_the_options_made_a_difference(cases: list[Case], alone: Made) -> None:
     for model in MODELS:
         bounds = [alone.figures[case.name]["bound"] for case in cases if case.name.startswith(model)]
         assert len(set(bounds)) == len(bounds)
@@ -94,9 +67,9 @@ def test_there_are_chunks_for_five_ranks() -> None:
 
 @pytest.mark.parametrize(("ranks", "threads"), DECOMPOSITIONS)
 def test_model_files_have_the_same_bits(
-    ranks: int, threads: int, cases: list[Case], alone: Alone, tmp_path: Path
+    ranks: int, threads: int, cases: list[Case], alone: Made, tmp_path: Path
 ) -> None:
-    figures = fitted(cases, tmp_path, ranks, threads)
+    figures = made(cases, tmp_path, ranks, threads).figures
     different = {
         case.name: differences(alone.folder / f"{case.name}.h5", tmp_path / f"{case.name}.h5") for case in cases
     }

@@ -335,7 +335,7 @@ def test_killed_at_any_moment_the_checkpoint_is_whole(tmp_path: Path) -> None:
         process = started(words)
         try:
             began = time.perf_counter()
-            while metrics.stat().st_size == 0 or not output.exists():
+            while metrics.read_text().count("\n") < 3:  # so that a checkpoint of this run was written
                 assert process.poll() is None, process.communicate()
                 assert time.perf_counter() - began < KILL, "no iteration was made"
                 time.sleep(0.002)
@@ -347,8 +347,7 @@ def test_killed_at_any_moment_the_checkpoint_is_whole(tmp_path: Path) -> None:
         found = contents(output)  # reads all of it
         reached.append(len(found["trace/bound"]))
         assert reached[-1] % 2 == 0
-        assert reached[-1] >= reached[-2]
-    assert len(set(reached)) > KILLS // 2, "hardly a run got on"
+        assert reached[-1] > reached[-2]
     most = reached[-1] + 20
     outcomes = [
         run(3, *command, "--max-iter", most, "--resume", "--json"),

@@ -6,43 +6,27 @@ import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import h5py
 import numpy as np
 import pytest
 from fits import fit
 from inputs import Inputs, change, replace, write_inputs
-from launching import Outcome, mpiexec, run, several
-from test_robust import assert_refused, state
+from launching import mpiexec, run, several
+from refusals import Case, Cases, Refused, Setting, assert_case_refused, tried
 from test_same_bits import contents
 
 N, M, Q, D = 300, 6, 2, 3
 SHORT = ["--max-iter", 3, "--hold", 1]
-CASES: list[Case] = []
-
-
-class Case(NamedTuple):
-    """What is done to good files, and what the line about it must hold ({data} and {output} are the files)."""
-
-    name: str
-    model: str
-    said: tuple[str, ...]
-    spoil: Callable[[Inputs], list[object] | None]
-    resume: bool
+CASES = Cases()
 
 
 def case(model: str, *said: str, resume: bool = False) -> Callable:
-    """Register a function that spoils the inputs, and may return more arguments.
+    """Register a function that spoils the inputs of a model, and may return more arguments.
 
     With `resume`, the output holds a checkpoint of the good files, and the run is to go on from it.
     """
-
-    def register(spoil: Callable[[Inputs], list[object] | None]) -> Callable:
-        CASES.append(Case(spoil.__name__, model, said, spoil, resume))
-        return spoil
-
-    return register
+    return CASES.add(*said, model=model, resume=resume)
 
 
 # a checkpoint of something else
@@ -239,6 +223,30 @@ def infinite_input_in_the_middle(inputs: Inputs) -> None:
     change(inputs.data, "X", (130, 0), np.inf)
 
 
+@case("gplvm", "{data}", "/Y", "column 1 ", "leave it out")
+def column_without_any_entry(inputs: Inputs) -> list[object]:
+    change(inputs.data, "Y", (slice(None), 1), np.nan)
+    return ["--missing"]
+
+
+@case("gplvm", "{data}", "/Y", "row 130 ", "Inf")
+def infinite_output_among_missing_ones(inputs: Inputs) -> list[object]:
+    change(inputs.data, "Y", (7, 0), np.nan)
+    change(inputs.data, "Y", (130, 1), np.inf)
+    return ["--missing"]
+
+
+@case("regression", "--missing", "not for regression", "leave rows with missing entries out")
+def missing_outputs_of_a_regression(inputs: Inputs) -> list[object]:
+    return ["--missing"]
+
+
+@case("gplvm", "{output}", "checkpoint", "without --resume", resume=True)
+def entries_gone_missing(inputs: Inputs) -> list[object]:
+    change(inputs.data, "Y", (130, 1), np.nan)
+    return ["--missing"]
+
+
 @case("gplvm", "elsewhere", "does not exist")
 def latent_points_from_a_missing_file(inputs: Inputs) -> list[object]:
     return ["--init", inputs.data.with_name("elsewhere.h5")]
@@ -259,17 +267,12 @@ def metrics_folder_missing(inputs: Inputs) -> list[object]:
     return ["--metrics", inputs.data.parent / "missing" / "metrics.jsonl"]
 
 
+@case("gplvm", "--seed", "-1")
+def negative_seed(inputs: Inputs) -> list[object]:
+    return ["--seed", "-1"]
+
+
 # the tests
-
-
-class Refused(NamedTuple):
-    """How a case ended, rank by rank, and what its folder held before and after."""
-
-    inputs: Inputs
-    output: Path
-    outcomes: list[Outcome]
-    before: dict[str, tuple]
-    after: dict[str, tuple]
 
 
 @pytest.fixture(scope="module")
@@ -290,38 +293,29 @@ def refused(
     request: pytest.FixtureRequest, checkpoints: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Refused]:
     """All cases, in one start of mpiexec."""
-    folder = tmp_path_factory.mktemp("robust")
-    made, commands = [], []
-    for case in CASES:
-        inputs = write_inputs(folder / case.name, case.model, N, M, Q, D)
-        output = folder / case.name / "model.h5"
-        output.write_bytes(checkpoints[case.model] if case.resume else b"an earlier result")
+
+    def setting(folder: Path, case: Case) -> Setting:
+        model, resume = case.options["model"], case.options["resume"]
+        inputs = write_inputs(folder, model, N, M, Q, D)
+        output = folder / "model.h5"
+        output.write_bytes(checkpoints[model] if resume else b"an earlier result")
         more = case.spoil(inputs) or []
-        words = fit(inputs, output, case.model, *SHORT, m=M, q=Q)
+        words = fit(inputs, output, model, *SHORT, m=M, q=Q)
         if more == ["WITHOUT --latent"]:
             more, place = [], words.index("--latent")
             words = words[:place] + words[place + 2 :]
         if "-o" in more:
             output.unlink()
         os.utime(inputs.data, (1, 1))
-        made.append((inputs, output, state(inputs.data.parent)))
-        commands.append([*words, *more, *(["--resume"] if case.resume else [])])
-    outcomes = several(folder / "told", request.param, commands)
-    return {
-        case.name: Refused(inputs, output, ended, before, state(inputs.data.parent))
-        for case, (inputs, output, before), ended in zip(CASES, made, outcomes, strict=True)
-    }
+        files = inputs._asdict() | {"output": output}
+        return Setting(folder, files, [*words, *more, *(["--resume"] if resume else [])])
+
+    return tried(tmp_path_factory.mktemp("robust"), request.param, CASES, setting)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_bad_input_is_refused(case: Case, refused: dict[str, Refused]) -> None:
-    inputs, output, outcomes, before, after = refused[case.name]
-    assert outcomes, "this case, or one before it, hung or ended its process"
-    assert_refused(outcomes[0], *[text.format(data=inputs.data, output=output) for text in case.said])
-    for outcome in outcomes[1:]:
-        assert outcome.code in (0, 2)  # 0 where the launcher needs but one to fail
-        assert outcome.stdout + outcome.stderr == ""
-    assert after == before
+    assert_case_refused(case, refused[case.name])
 
 
 def test_the_checkpoints_themselves_can_be_resumed(checkpoints: dict[str, bytes], tmp_path: Path) -> None:

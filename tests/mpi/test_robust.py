@@ -5,57 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import h5py
 import numpy as np
 import pytest
-from inputs import Inputs, change, replace, write_inputs
-from launching import ROOT, Outcome, at_once, mpiexec, run, several
+from inputs import Inputs, change, damage, middle_of_chunk, replace, write_inputs
+from launching import ROOT, at_once, mpiexec, run
+from refusals import LIMIT, Case, Cases, Refused, Setting, assert_case_refused, assert_refused, state, tried
 
-LIMIT = 10  # seconds: the promise; a start alone takes 1 to 4
 N, M, Q, D = 1009, 5, 2, 3  # 16 chunks: with three ranks, rows 0 to 319, 320 to 639, and from 640
-CASES: list[Case] = []
-
-
-class Case(NamedTuple):
-    """What is done to good files, and what the line about it must hold ({data} and {params} are the files)."""
-
-    name: str
-    model: str
-    said: tuple[str, ...]
-    spoil: Callable[[Inputs], list[object] | None]
+CASES = Cases()
 
 
 def case(model: str, *said: str) -> Callable:
-    """Register a function that spoils the inputs, and may return more arguments."""
-
-    def register(spoil: Callable[[Inputs], list[object] | None]) -> Callable:
-        CASES.append(Case(spoil.__name__, model, said, spoil))
-        return spoil
-
-    return register
+    """Register a function that spoils the inputs of a model, and may return more arguments."""
+    return CASES.add(*said, model=model)
 
 
 def truncate(path: Path, length: int) -> None:
     """Cut a file off; a negative length is counted from its end."""
     os.truncate(path, length % path.stat().st_size)
-
-
-def middle_of_chunk(path: Path, name: str, number: int) -> int:
-    """Return where, in the file, half of a chunk's data are behind."""
-    with h5py.File(path) as file:
-        chunk = file[name].id.get_chunk_info(number)
-        return chunk.byte_offset + chunk.size // 2
-
-
-def damage(path: Path, place: int) -> None:
-    """Turn a byte of the file round."""
-    with path.open("r+b") as file:
-        file.seek(place)
-        (byte,) = file.read(1)
-        file.seek(place)
-        file.write(bytes([byte ^ 0xFF]))
 
 
 # the files
@@ -397,77 +366,26 @@ def configuration_with_a_table(inputs: Inputs) -> list[object]:
 # the tests
 
 
-class Setting(NamedTuple):
-    """One folder with spoilt inputs and an output of an earlier run, for one number of ranks."""
-
-    inputs: Inputs
-    output: Path
-    arguments: list[object]
-
-
 def setting(folder: Path, case: Case) -> Setting:
     """Make the inputs of a case."""
-    inputs = write_inputs(folder, case.model, N, M, Q, D)
+    inputs = write_inputs(folder, case.options["model"], N, M, Q, D)
     output = folder / "gradient.h5"
     output.write_bytes(b"an earlier result")
     os.utime(output, (1, 1))
     more = case.spoil(inputs) or []
-    return Setting(inputs, output, ["evaluate", *inputs.arguments, *([] if "-o" in more else ["-o", output]), *more])
-
-
-def state(folder: Path) -> dict[str, tuple]:
-    """Return the bytes and the time of every file, hidden ones too."""
-    return {
-        str(path.relative_to(folder)): (path.read_bytes() if path.is_file() else None, path.stat().st_mtime_ns)
-        for path in folder.rglob("*")
-    }
-
-
-def assert_refused(outcome: Outcome, *said: str) -> None:
-    """Assert that a run ended as bad input must: soon, with code 2, and one line that says all this."""
-    assert outcome.code == 2, outcome.stderr
-    assert outcome.seconds < LIMIT
-    assert outcome.stdout == ""
-    (line,) = outcome.stderr.splitlines()
-    assert line.startswith("mpigp: ")
-    assert [word for word in said if word not in line] == [], line
-
-
-def expected(case: Case, made: Setting) -> list[str]:
-    """Return what the line must hold."""
-    return [text.format(data=made.inputs.data, params=made.inputs.params) for text in case.said]
-
-
-class Refused(NamedTuple):
-    """How a case ended, rank by rank, and what its folder held before and after."""
-
-    made: Setting
-    outcomes: list[Outcome]
-    before: dict[str, tuple]
-    after: dict[str, tuple]
+    words = ["evaluate", *inputs.arguments, *([] if "-o" in more else ["-o", output]), *more]
+    return Setting(folder, inputs._asdict(), words)
 
 
 @pytest.fixture(scope="module", params=[1, 3], ids="{} ranks".format)
 def refused(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Refused]:
     """All cases, in one start of mpiexec."""
-    folder = tmp_path_factory.mktemp("robust")
-    made = [setting(folder / case.name, case) for case in CASES]
-    before = [state(each.output.parent) for each in made]
-    outcomes = several(folder / "told", request.param, [each.arguments for each in made])
-    after = [state(each.output.parent) for each in made]
-    return {case.name: Refused(*rest) for case, *rest in zip(CASES, made, outcomes, before, after, strict=True)}
+    return tried(tmp_path_factory.mktemp("robust"), request.param, CASES, setting)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_bad_input_is_refused(case: Case, refused: dict[str, Refused]) -> None:
-    made, outcomes, before, after = refused[case.name]
-    assert outcomes, "this case, or one before it, hung or ended its process"
-    assert_refused(outcomes[0], *expected(case, made))
-    for outcome in outcomes[1:]:
-        assert outcome.code in (0, 2)  # 0 where the launcher needs but one to fail
-        assert outcome.seconds < LIMIT
-        assert outcome.stdout + outcome.stderr == ""
-    assert after == before
+    assert_case_refused(case, refused[case.name])
 
 
 WAYS = [  # one case for each way in which an error comes up
@@ -484,10 +402,10 @@ WAYS = [  # one case for each way in which an error comes up
 @pytest.mark.parametrize("ranks", [None, 3])
 @pytest.mark.parametrize("spoil", WAYS, ids=lambda spoil: spoil.__name__)
 def test_the_process_ends_with_code_2_and_one_line(spoil: Callable, ranks: int | None, tmp_path: Path) -> None:
-    case = next(case for case in CASES if case.spoil is spoil)
+    case = CASES.of(spoil)
     made = setting(tmp_path, case)
     before = state(tmp_path)
-    assert_refused(run(ranks, *made.arguments), *expected(case, made))
+    assert_refused(run(ranks, *made.arguments), *made.expected(case))
     assert state(tmp_path) == before
 
 
@@ -505,14 +423,14 @@ def test_folder_that_is_not_writable(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("spoil", [unknown_flag, nan_in_the_rows_of_two_ranks], ids=lambda spoil: spoil.__name__)
 def test_under_plain_mpiexec_too_one_line_is_ours(spoil: Callable, tmp_path: Path) -> None:
-    case = next(case for case in CASES if case.spoil is spoil)
+    case = CASES.of(spoil)
     made = setting(tmp_path, case)
     before = state(tmp_path)
     outcome = mpiexec(3, ROOT / "run.py", *made.arguments)
     assert outcome.code == 2
     assert outcome.seconds < LIMIT
     (line,) = outcome.ours
-    assert [word for word in expected(case, made) if word not in line] == []
+    assert [word for word in made.expected(case) if word not in line] == []
     assert state(tmp_path) == before
 
 

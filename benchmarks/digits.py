@@ -1,0 +1,163 @@
+"""Learn a GPLVM of handwritten digits; fill in missing pixels of others, and classify them by their latent neighbours.
+
+    python -m benchmarks.digits [DATA] [--ranks R] [--max-iter N] [--missing 0.3 0.5] [-o digits.json]
+
+DATA has the training digits /Y and /labels, and the test digits /Ytest and /labels_test. Pixels are missing at random.
+Beside `mpigp reconstruct` stand the mean of each pixel and probabilistic PCA, with as many latent dimensions as the
+GPLVM and with those that do best at filling in training digits that were held out. Beside the nearest neighbours in
+latent space stand those in pixel space.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+from scipy.spatial import cKDTree
+
+from benchmarks import ppca, study
+from benchmarks.launch import ROOT, mpigp
+from benchmarks.study import Record
+
+SIZES = (5, 10, 20, 40, 80, 160, 250)  # latent dimensions of PCA to choose from
+HELD_OUT = 0.1  # of the training digits, to choose them on
+
+
+class Digits(NamedTuple):
+    """Images (n, pixels) and labels (n,), to learn from and to test on."""
+
+    Y: np.ndarray
+    labels: np.ndarray
+    Y_test: np.ndarray
+    labels_test: np.ndarray
+
+
+def main() -> None:
+    """Learn, reconstruct, classify, print the table, write the file; exit code 1 if a run failed."""
+    study.run(measure, table, _arguments())
+
+
+def read(data: Path) -> Digits:
+    """Return the digits of a file."""
+    with h5py.File(data) as file:
+        return Digits(
+            file["Y"][()].astype(float), file["labels"][()], file["Ytest"][()].astype(float), file["labels_test"][()]
+        )
+
+
+def measure(folder: Path, arguments: argparse.Namespace) -> Record:
+    """Return the figures of the fit, of the reconstructions and of the classification."""
+    digits = read(arguments.data)
+    data, model = folder / "data.h5", folder / "model.h5"
+    write(data, digits.Y)
+    words = ["--model", "gplvm", "--latent", arguments.latent, "--inducing", arguments.inducing]
+    words += ["--max-iter", arguments.max_iter, "--standardize", "center", "--seed", arguments.seed, "-o", model]
+    fitted = mpigp("fit", data, *words, timeout=arguments.timeout, ranks=arguments.ranks)
+    rng = np.random.default_rng(arguments.seed)
+    return {
+        "latent": arguments.latent,
+        "inducing": arguments.inducing,
+        "fit": {key: fitted[key] for key in ("bound", "iterations", "evaluations", "seconds", "stopped", "ranks")},
+        "missing": [
+            {"share": share, **filled_in(digits, share, rng, folder, arguments)} for share in arguments.missing
+        ],
+        "neighbours": neighbours(digits, folder, arguments),
+    }
+
+
+def filled_in(
+    digits: Digits, share: float, rng: np.random.Generator, folder: Path, arguments: argparse.Namespace
+) -> Record:
+    """Return the root mean square errors at a share of the test digits' pixels, ours and others'."""
+    hidden = rng.random(digits.Y_test.shape) < share
+    given = np.where(hidden, np.nan, digits.Y_test)
+    new, output = folder / "new.h5", folder / "full.h5"
+    write(new, given)
+    ours = mpigp(
+        "reconstruct", folder / "model.h5", new, "-o", output, timeout=arguments.timeout, ranks=arguments.ranks
+    )
+    with h5py.File(output) as file:
+        mean = file["mean"][()]
+
+    held = rng.random(len(digits.Y)) < HELD_OUT
+    held_given = np.where(rng.random((held.sum(), digits.Y.shape[1])) < share, np.nan, digits.Y[held])
+    tried = ppca.choose(digits.Y[~held], held_given, digits.Y[held], SIZES)
+    best = min(tried, key=tried.__getitem__)
+    found = {
+        "column mean": np.broadcast_to(digits.Y.mean(axis=0), given.shape),
+        f"PPCA, q = {arguments.latent}": ppca.reconstruct(ppca.learn(digits.Y, arguments.latent), given),
+        f"PPCA, q = {best} (the best)": ppca.reconstruct(ppca.learn(digits.Y, best), given),
+        f"GPLVM, q = {arguments.latent}": mean,
+    }
+    return {
+        "rmse": {name: ppca.rmse(full, digits.Y_test, hidden) for name, full in found.items()},
+        "held_out_rmse": tried,
+        "seconds": ours["seconds"],
+    }
+
+
+def neighbours(digits: Digits, folder: Path, arguments: argparse.Namespace) -> Record:
+    """Return the shares of test digits whose nearest training digit has another label, in each of three spaces."""
+    new, output = folder / "new.h5", folder / "latent.h5"
+    write(new, digits.Y_test)
+    ours = mpigp("embed", folder / "model.h5", new, "-o", output, timeout=arguments.timeout, ranks=arguments.ranks)
+    with h5py.File(folder / "model.h5") as model, h5py.File(output) as latent:
+        mu, mu_test, scale = model["latent/mu"][()], latent["latent/mu"][()], np.sqrt(model["kernel/alpha"][()])
+    spaces = {
+        "pixels": (digits.Y, digits.Y_test),
+        "latent": (mu, mu_test),
+        "latent, scaled by √alpha": (mu * scale, mu_test * scale),
+    }
+    errors = {
+        name: float(np.mean(digits.labels[cKDTree(train).query(test)[1]] != digits.labels_test))
+        for name, (train, test) in spaces.items()
+    }
+    return {"errors": errors, "seconds": ours["seconds"]}
+
+
+def write(path: Path, Y: np.ndarray) -> None:
+    """Write a data file."""
+    with h5py.File(path, "w") as file:
+        file["Y"] = Y
+
+
+def table(results: Record) -> Iterator[str]:
+    """Yield the lines of the table."""
+    fit, first = results["fit"], results["missing"][0]
+    yield (
+        f"a GPLVM (q = {results['latent']}, m = {results['inducing']}) of {fit['iterations']} iterations,"
+        f" {fit['seconds']:.1f} s on {fit['ranks']} ranks, bound {fit['bound']:.1f}: {fit['stopped']}"
+    )
+    yield f"{'RMSE at missing pixels':32}" + "".join(f"{case['share']:>10.0%}" for case in results["missing"])
+    for place in range(len(first["rmse"])):  # the best q may differ from case to case
+        cases = [list(case["rmse"].items())[place] for case in results["missing"]]
+        names = list(dict.fromkeys(name for name, _ in cases))
+        yield f"    {' / '.join(names):28}" + "".join(f"{value:10.4f}" for _, value in cases)
+    yield f"    {'(seconds to reconstruct)':28}" + "".join(f"{case['seconds']:10.2f}" for case in results["missing"])
+    yield f"nearest neighbour errors        ({results['neighbours']['seconds']:.2f} s to embed)"
+    for name, share in results["neighbours"]["errors"].items():
+        yield f"    {name:28}{share:10.2%}"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.digits", description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    data = ROOT / "../shared/data/usps.h5"
+    add("data", type=Path, nargs="?", default=data, help="HDF5 file of digits (default: USPS)")
+    add("--latent", type=int, default=10, help="latent dimensions (default 10)")
+    add("--inducing", type=int, default=100, help="inducing points (default 100)")
+    add("--max-iter", type=int, default=300, help="iterations at most (default 300)")
+    add("--missing", type=float, nargs="+", default=[0.3, 0.5], help="shares of the pixels (default 0.3 0.5)")
+    add("--ranks", type=int, default=2, help="MPI ranks (default 2)")
+    add("--seed", type=int, default=0, help="of the fit and of what is missing (default 0)")
+    add("--timeout", type=float, default=3600.0, help="seconds that one run may take (default 3600)")
+    add("-o", "--output", type=Path, help="JSON file to write")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

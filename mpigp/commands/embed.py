@@ -1,0 +1,82 @@
+"""Embed new rows in the latent space of a GPLVM; NaN entries are missing."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpigp import results
+from mpigp.atomic import check_writable
+from mpigp.chunks import share
+from mpigp.embedding import Candidates, embed, read_candidates
+from mpigp.errors import InputError
+from mpigp.hdf5 import dataset, read_rows, reading
+from mpigp.posterior import Posterior
+from mpigp.ranks import together
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm
+
+Floats = NDArray[np.float64]
+
+SUMMARY = "find latent points for new rows (GPLVM)"
+PARALLEL = True
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `mpigp embed`, which are also those of `mpigp reconstruct`."""
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="what `mpigp fit --model gplvm` wrote")
+    add("new", metavar="NEW", help="HDF5 file with /Y (n, d); NaN entries are missing")
+    add("-o", "--output", required=True, metavar="FILE", help="the HDF5 file to write")
+    add("--y", default="Y", metavar="NAME", help="dataset of the outputs (default Y)")
+
+
+def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
+    """Read, embed, write."""
+    n, posterior, candidates, Y = read(arguments, comm)
+    comm.Barrier()
+    start = time.perf_counter()
+    found = embed(posterior, candidates, Y, arguments.threads)
+    comm.Barrier()
+    seconds = time.perf_counter() - start
+    results.write(arguments.output, comm, n, {"latent/mu": found.mu, "latent/S": found.S, "bound": found.bound})
+    return say(arguments, comm, n, seconds, "embedded")
+
+
+def say(arguments: argparse.Namespace, comm: Comm, n: int, seconds: float, done: str) -> dict[str, Any]:
+    """Print what was done, and return the figures."""
+    if comm.rank == 0:
+        print(f"{arguments.output}: {n} rows {done} in {seconds:.3g} s")
+    return {"n": n, "seconds": seconds, "ranks": comm.size, "threads": arguments.threads}
+
+
+def read(arguments: argparse.Namespace, comm: Comm) -> tuple[int, Posterior, Candidates, Floats]:
+    """Return the number of rows, the model as embedding takes it, and this rank's Y, with its NaN."""
+    with together(comm):
+        if comm.rank == 0:
+            check_writable(arguments.output, arguments.model, arguments.new)
+        with reading(arguments.model) as file:
+            posterior = Posterior.read(file)
+            if posterior.model != "gplvm":
+                raise InputError(f"{arguments.model}: is a {posterior.model} model: only a GPLVM has latent points")
+            candidates = read_candidates(file, posterior)
+        with reading(arguments.new) as file:
+            item = dataset(file, arguments.y, 2, f"give the outputs of the model, (n, {posterior.d})")
+            if item.shape[1] != posterior.d:
+                raise InputError(
+                    f"{arguments.new}: {item.name}: has {item.shape[1]} columns: the outputs of {arguments.model} have "
+                    f"{posterior.d}"
+                )
+            if not len(item):
+                raise InputError(f"{arguments.new}: {item.name}: has no rows: give at least one")
+            return (
+                len(item),
+                posterior,
+                candidates,
+                read_rows(item, *share(len(item), comm.rank, comm.size), missing=True),
+            )

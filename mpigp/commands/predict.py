@@ -1,0 +1,116 @@
+"""Predict by a model: mean and variance at new inputs, or at latent points of a GPLVM; inputs may be uncertain."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from mpigp import results
+from mpigp.atomic import check_writable
+from mpigp.chunks import Share, share
+from mpigp.errors import InputError
+from mpigp.hdf5 import dataset, read_rows, reading
+from mpigp.posterior import JOINT_ROWS, Posterior
+from mpigp.ranks import together
+from mpigp.scores import scores
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm
+
+Floats = NDArray[np.float64]
+
+SUMMARY = "predict outputs at new inputs"
+PARALLEL = True
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `mpigp predict`."""
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="what `mpigp fit` wrote")
+    add(
+        "new", metavar="NEW", help="HDF5 file with /X (n, q), and where they are known /X_variance (n, q) and /Y (n, d)"
+    )
+    add("-o", "--output", required=True, metavar="PRED", help="the HDF5 file to write")
+    add("--samples", type=int, default=0, metavar="K", help="also write K joint draws of the function")
+    add("--seed", type=int, default=0, metavar="S", help="of the draws (default 0)")
+    add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
+    add("--y", metavar="NAME", help="dataset of the outputs to score against (default Y, if there)")
+
+
+def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
+    """Read, predict, score, write."""
+    with together(comm):
+        if arguments.samples < 0:
+            raise InputError(f"--samples: is {arguments.samples}: give a number of draws ≥ 0")
+        if arguments.seed < 0:
+            raise InputError(f"--seed: is {arguments.seed}: give a number ≥ 0")
+        if comm.rank == 0:
+            check_writable(arguments.output, arguments.model, arguments.new)
+        with reading(arguments.model) as file:
+            posterior = Posterior.read(file)
+        with reading(arguments.new) as file:
+            n, X, X_variance, Y = read(arguments, file, posterior, comm)
+            everything = read_rows(file[arguments.x], 0, n) if arguments.samples and comm.rank == 0 else None
+
+    comm.Barrier()
+    start = time.perf_counter()
+    if X_variance is None:
+        found = posterior.predict(X, arguments.threads)
+    else:
+        found = posterior.predict_uncertain(X, X_variance, arguments.threads)
+    comm.Barrier()
+    seconds = time.perf_counter() - start
+
+    figures: dict[str, Any] = {"n": n, "seconds": seconds, "ranks": comm.size, "threads": arguments.threads}
+    if Y is not None:
+        figures |= scores(comm, n, found, Y)
+    draws = {}
+    if everything is not None:
+        draws["samples"] = posterior.sample(everything, arguments.samples, arguments.seed)
+    results.write(arguments.output, comm, n, found._asdict(), draws)
+    if comm.rank == 0:
+        print(f"{arguments.output}: {n} rows predicted in {seconds:.3g} s")
+        if Y is not None:
+            print(f"RMSE {figures['rmse']:.6g}, mean log density {figures['log_density']:.6g} nats per row")
+    return figures
+
+
+def read(
+    arguments: argparse.Namespace, file: h5py.File, posterior: Posterior, comm: Comm
+) -> tuple[int, Floats, Floats | None, Floats | None]:
+    """Return the number of rows, and this rank's X, X_variance and Y; the last two where the file has them."""
+    item = dataset(file, arguments.x, 2, f"`predict` needs the inputs of the model, (n, {posterior.q})")
+    n = len(item)
+    where = f"{file.filename}: {item.name}"
+    if item.shape[1] != posterior.q:
+        raise InputError(f"{where}: has {item.shape[1]} columns: the inputs of {arguments.model} have {posterior.q}")
+    if n == 0:
+        raise InputError(f"{where}: has no rows: give at least one")
+    if arguments.samples and n > JOINT_ROWS:
+        raise InputError(f"{where}: has {n} rows: --samples draws at {JOINT_ROWS} at most: give fewer rows")
+    if arguments.samples and f"{arguments.x}_variance" in file:
+        raise InputError(f"{where}_variance: --samples draws at certain inputs: leave it out")
+    part = share(n, comm.rank, comm.size)
+    X = read_rows(item, *part)
+    variance = read_beside(file, f"{arguments.x}_variance", (n, posterior.q), part)
+    if variance is not None and not (variance >= 0).all():
+        row = part.start + int(np.flatnonzero((variance < 0).any(axis=1))[0])
+        raise InputError(f"{where}_variance: row {row} (counted from 0) holds a value < 0: variances are ≥ 0")
+    return n, X, variance, read_beside(file, arguments.y or "Y", (n, posterior.d), part, arguments.y is not None)
+
+
+def read_beside(file: h5py.File, name: str, shape: tuple[int, int], part: Share, needed: bool = False) -> Floats | None:
+    """Return this rank's rows of a dataset that must have this shape; None where it is not there, nor `needed`."""
+    if name not in file and not needed:
+        return None
+    item = dataset(file, name, 2, f"make it {shape}, or leave it out")
+    if item.shape != shape:
+        raise InputError(
+            f"{file.filename}: {item.name}: has shape {item.shape}: with this model and X it must be {shape}"
+        )
+    return read_rows(item, *part)

@@ -1,0 +1,31 @@
+"""Reconstruct all outputs of rows with missing (NaN) entries, by a GPLVM."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING, Any
+
+from mpigp import results
+from mpigp.commands import embed
+from mpigp.embedding import reconstruct
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm
+
+SUMMARY = "fill in missing entries of rows (GPLVM)"
+PARALLEL = True
+
+add_arguments = embed.add_arguments
+
+
+def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
+    """Read, reconstruct, write."""
+    n, posterior, candidates, Y = embed.read(arguments, comm)
+    comm.Barrier()
+    start = time.perf_counter()
+    found = reconstruct(posterior, candidates, Y, arguments.threads)
+    comm.Barrier()
+    seconds = time.perf_counter() - start
+    results.write(arguments.output, comm, n, found._asdict())
+    return embed.say(arguments, comm, n, seconds, "reconstructed")

@@ -1,0 +1,122 @@
+"""Write one self-contained HTML page that shows a fitted model: figures, tables, and how it was made."""
+
+from __future__ import annotations
+
+import argparse
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import h5py
+
+from mpigp.atomic import check_writable, replacing
+from mpigp.data import find
+from mpigp.errors import InputError
+from mpigp.hdf5 import reading
+from mpigp.report.contents import Report
+from mpigp.report.fitted import Fitted, read_fitted
+from mpigp.report.labels import Labels, find_labels, read_labels
+from mpigp.report.metrics import read_metrics
+from mpigp.report.page import render
+from mpigp.report.predictions import Predictions, predictions
+
+SUMMARY = "a page of figures and tables of a fitted model"
+PARALLEL = False
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `mpigp report`."""
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="HDF5 file that `mpigp fit` wrote")
+    add("-o", "--output", required=True, metavar="HTML", help="the page to write")
+    add("--png", metavar="DIR", help="write the figures as PNG files to this folder too; needs matplotlib")
+    add("--data", metavar="DATA", help="regression: data to predict; GPLVM: the data it was learnt from, for labels")
+    add("--labels", metavar="NAME", help="GPLVM: dataset of DATA with the labels (default labels, where there is one)")
+    add("--x", metavar="NAME", help="regression: dataset of the inputs (default X)")
+    add("--y", metavar="NAME", help="dataset of the outputs (default Y)")
+    add("--metrics", metavar="FILE.jsonl", help="what `mpigp fit --metrics` wrote")
+
+
+def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
+    """Read all, then write."""
+    check(arguments)
+    with reading(arguments.model) as file:
+        fitted = read_fitted(file)
+        metrics = read_metrics(arguments.metrics, file) if arguments.metrics else None
+        labels, predicted = compare(arguments, file, fitted) if arguments.data else (None, None)
+    report = Report(fitted, labels, predicted, metrics)
+    written = [arguments.output]
+    with replacing(arguments.output) as temporary:
+        temporary.write_text(render(report), "utf-8")
+    if arguments.png:
+        from mpigp.report.pictures import draw
+
+        written += draw(report, Path(arguments.png))
+    print("\n".join(written))
+    return figures(report) | {"written": written}
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Refuse options that do not go together, and outputs that cannot be written."""
+    for option in ("labels", "x", "y"):
+        if getattr(arguments, option) and not arguments.data:
+            raise InputError(f"--{option}: names a dataset of --data, which is missing: give both")
+    inputs = [path for path in (arguments.model, arguments.data, arguments.metrics) if path]
+    check_writable(arguments.output, *inputs)
+    if arguments.png:
+        if find_spec("matplotlib") is None:
+            raise InputError("--png: needs matplotlib: pip install 'mpigp[report]'")
+        if not Path(arguments.png).is_dir():
+            raise InputError(f"{arguments.png}: is no folder: create it, or choose another with --png")
+        check_writable(Path(arguments.png) / "figure.png")
+
+
+def compare(
+    arguments: argparse.Namespace, model: h5py.File, fitted: Fitted
+) -> tuple[Labels | None, Predictions | None]:
+    """Return the labels of a GPLVM's rows, or the predictions of a regression, for the data that are given."""
+    with reading(arguments.data) as file:
+        learnt = fitted.model == "regression"
+        if learnt and arguments.labels:
+            raise InputError("--labels: colours the latent space of a GPLVM, and this is a regression: leave it out")
+        if not learnt and arguments.x:
+            raise InputError("--x: names the inputs of a regression, and this is a GPLVM: leave it out")
+        data = find(file, arguments.y or "Y", (arguments.x or "X") if learnt else None)
+        q = fitted.parameters.Z.shape[1]
+        for item, width in ((data.Y, fitted.d), (data.X, q)):
+            if item is not None and width is not None and item.shape[1] != width:
+                raise InputError(
+                    f"{arguments.data}: {item.name}: has {item.shape[1]} columns, the model {width}: give data "
+                    "like those it was learnt from"
+                )
+        if learnt:
+            from mpigp.posterior import Posterior
+
+            return None, predictions(Posterior.read(model), data)
+        assert fitted.latent is not None
+        if data.n != fitted.n:
+            raise InputError(
+                f"{arguments.data}: {data.Y.name}: has {data.n} rows, the model {fitted.n}: give the data it was "
+                "learnt from"
+            )
+        item = find_labels(file, arguments.labels, fitted.n)
+        return (None if item is None else read_labels(item, fitted.latent.rows)), None
+
+
+def figures(report: Report) -> dict[str, Any]:
+    """Return the figures of the command."""
+    fitted, predicted = report.fitted, report.predictions
+    found: dict[str, Any] = {
+        "model": fitted.model,
+        "n": fitted.n,
+        "alpha": fitted.parameters.alpha.tolist(),
+        **fitted.last,
+    }
+    if fitted.latent is not None:
+        found["rows_drawn"] = len(fitted.latent.rows)
+    if fitted.timing is not None:
+        found["balance"] = fitted.balance
+    if predicted is not None:
+        found["rows_drawn"] = len(predicted.rows)
+        found |= {name: getattr(predicted, name).tolist() for name in ("rmse", "nlpd", "inside")}
+    return found

@@ -1,0 +1,44 @@
+"""The models as estimators of scikit-learn, on one process or on all ranks of a communicator."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from mpigp.errors import InputError
+from mpigp.estimators.gplvm import BayesianGPLVM
+from mpigp.estimators.regression import SparseGPRegression
+from mpigp.hdf5 import reading
+from mpigp.modelfile import read_model
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm
+
+__all__ = ["BayesianGPLVM", "SparseGPRegression", "load"]
+
+
+def load(path: str | os.PathLike[str], comm: Comm | None = None) -> SparseGPRegression | BayesianGPLVM:
+    """Return the fitted estimator of a model file, which `mpigp fit` or an estimator's `save` wrote.
+
+    Parameters
+    ----------
+    path : of the model file
+    comm : mpi4py communicator of the estimator; None for all ranks (MPI.COMM_WORLD)
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import mpigp
+    >>> X = np.linspace(0, 6, 50)[:, None]
+    >>> model = mpigp.SparseGPRegression(inducing=5).fit(X, np.sin(X[:, 0]))
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.h5")
+    >>> model.save(path)
+    >>> bool((mpigp.load(path).predict(X) == model.predict(X)).all())
+    True
+    """
+    with reading(path) as file:
+        kind = {"regression": SparseGPRegression, "gplvm": BayesianGPLVM}[read_model(file).name]
+        if "posterior" not in file or "trace" not in file:
+            raise InputError(f"{path}: is no learned model: give a file that `mpigp fit` or `save` wrote")
+        return kind._load(file, comm)

@@ -1,0 +1,159 @@
+"""What the estimators share: their data, learning, and model files."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import warnings
+from dataclasses import fields
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import h5py
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
+
+from mpigp.errors import InputError
+from mpigp.hdf5 import dataset
+from mpigp.learned import Learned
+from mpigp.learning import Options, prepare
+from mpigp.modelfile import read_globals
+from mpigp.posterior import Posterior
+from mpigp.progress import Progress, output
+from mpigp.provenance import provenance
+from mpigp.ranks import default_threads, script_world, together
+from mpigp.sources import own_rows
+from mpigp.trace import Trace
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm
+
+Floats = NDArray[np.float64]
+Data: TypeAlias = ArrayLike | h5py.Dataset
+
+HERE = ("comm", "threads", "verbose")  # parameters of this process, not of the model
+EXPECTED = "give a dataset of one row per observation"
+
+
+class Estimator(BaseEstimator):
+    """What the estimators share: learning, and model files."""
+
+    _model: ClassVar[str]
+
+    def _comm(self) -> Comm:
+        return script_world() if self.comm is None else self.comm
+
+    def _threads(self) -> int:
+        return default_threads(os.environ) if self.threads is None else self.threads
+
+    def __sklearn_clone__(self) -> Any:
+        """Return an unfitted copy on the same communicator, which is not a thing to copy."""
+        without = copy.copy(self)
+        without.comm = None
+        return super(Estimator, without).__sklearn_clone__().set_params(comm=self.comm)
+
+    def _inputs(self, X: Any, reset: bool = False, missing: bool = False) -> Any:
+        """Return the data (n, features), an array or a dataset, checked."""
+        if not isinstance(X, h5py.Dataset):
+            finite = "allow-nan" if missing else True
+            return validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=finite)
+        dataset(X.file, X.name, 2, EXPECTED)
+        if reset:
+            self.n_features_in_ = X.shape[1]
+        if min(X.shape) == 0 or X.shape[1] != self.n_features_in_:
+            raise InputError(f"{X.file.filename}: {X.name}: has shape {X.shape}: there must be at least one row, and "
+                             f"as many features as in the data of `fit`, {self.n_features_in_}")  # fmt: skip
+        return X
+
+    def _options(self, n: int, comm: Comm) -> Options:
+        """Return the options of learning from n rows, checked."""
+        given = self.get_params(deep=False)
+        seed = given["random_state"]
+        if not isinstance(seed, Integral):
+            seed = comm.bcast(int(check_random_state(seed).randint(2**31)))
+        given |= {"model": self._model, "seed": int(seed), "inducing": min(n, self.inducing)}
+        given |= {"fixed": frozenset(self.fixed), "threads": self._threads(), "missing": self._model == "gplvm"}
+        options = Options(**{each.name: given[each.name] for each in fields(Options) if each.name in given})
+        options.check()
+        return options
+
+    def _learn(self, X: Any, Y: Any) -> None:
+        """Learn from whole X and Y, which are checked; for a GPLVM X is None, and NaN in Y are missing entries."""
+        comm = self._comm()
+        part, own_Y = own_rows(comm, Y, missing=X is None)
+        own_X = None if X is None else own_rows(comm, X)[1]
+        options = self._options(len(Y), comm)
+        progress = Progress(output() if self.verbose and comm.rank == 0 else None, None)
+        made = provenance(comm, options.threads, " ".join(repr(self).split()))
+        with threadpool_limits(1):  # of BLAS; afterwards it has as many as before
+            learning = prepare(comm, len(Y), part, own_X, own_Y.reshape(len(own_Y), -1), options)
+            learning.fit.run(lambda: "", progress)
+            learned = Learned.of(comm, learning, made)
+        progress.end()
+        self._take(learned)
+        if comm.rank == 0 and self.n_iter_ >= self.max_iter:
+            warnings.warn(f"stopped after max_iter={self.max_iter} iterations: the bound may not have converged yet",
+                          ConvergenceWarning, stacklevel=3)  # fmt: skip
+
+    def _take(self, learned: Learned) -> None:
+        """Set the attributes of a learned model."""
+        self._learned = learned
+        with learned.open() as file:
+            self.Z_, self.variance_, self.alpha_, self.beta_ = read_globals(file)
+            self.trace_ = Trace(**{name: item[()].tolist() for name, item in file["trace"].items()})
+            self.posterior_ = Posterior.read(file)
+        self.n_iter_ = len(self.trace_)
+        self.bound_ = self.trace_.bound[-1] if self.n_iter_ else float("nan")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a model file, which the commands of mpigp and `mpigp.load` take.
+
+        Parameters
+        ----------
+        path : the HDF5 file to write; rank 0 does, and a file that is there is replaced
+        """
+        check_is_fitted(self)
+        comm = self._comm()
+        given = {name: value for name, value in self.get_params(deep=False).items() if name not in HERE}
+        given |= {"fixed": list(self.fixed)}
+        with together(comm), self._learned.open() as file:
+            given |= {"random_state": int(file.attrs["seed"])}
+            if comm.rank == 0:
+                self._learned.write(path, estimator=json.dumps(given), **self._attributes())
+        comm.Barrier()
+
+    def _attributes(self) -> dict[str, int]:
+        """Return attributes of a model file that the estimator alone knows."""
+        return {}
+
+    @classmethod
+    def _load(cls, file: h5py.File, comm: Comm | None) -> Any:
+        """Return the estimator of a model file."""
+        given = json.loads(file.attrs["estimator"]) if "estimator" in file.attrs else _given(file)
+        estimator = cls(comm=comm)
+        known = {name: value for name, value in given.items() if name in estimator.get_params(deep=False)}
+        estimator.set_params(**known | {"fixed": tuple(known["fixed"])})
+        estimator._take(Learned.read(file))
+        return estimator
+
+
+def _given(file: h5py.File) -> dict[str, Any]:
+    """Return the parameters of the estimator that would have made a model file of `mpigp fit`."""
+    m, q = read_globals(file).Z.shape
+    given = {"inducing": m, "latent": q, "fixed": (), "random_state": int(file.attrs["seed"])}
+    given |= {"jitter": float(file.attrs["jitter"])}
+    if "checkpoint/options" in file:
+        options = json.loads(file["checkpoint/options"].asstr()[()])
+        given |= options | {"fixed": [name for name in options["fixed"].split(",") if name]}
+    return given
+
+
+def for_each_output(variance: Floats, mean: Floats) -> Floats:
+    """Return variances (n, d), from those of each row (n,) or of each entry (n, d)."""
+    return np.broadcast_to(variance[:, None] if variance.ndim == 1 else variance, mean.shape)

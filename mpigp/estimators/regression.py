@@ -1,0 +1,153 @@
+"""Sparse GP regression as an estimator of scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
+
+from mpigp.estimators.estimator import EXPECTED, Data, Estimator, for_each_output
+from mpigp.hdf5 import dataset
+from mpigp.learned import Learned
+from mpigp.learning import Options
+from mpigp.sources import over_rows
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm
+
+
+class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
+    """Sparse Gaussian process regression: a GP with an RBF kernel, learned through inducing points (Titsias 2009).
+
+    Every rank calls every method with the same whole array, or h5py dataset, and works on its own rows; results are
+    whole, on every rank, and the same bits on any number of them.
+
+    Parameters
+    ----------
+    inducing : number of inducing points; data of fewer rows get one per row
+    optimizer : "lbfgs", "scg" or "gd"
+    max_iter : iterations at most
+    tolerance : relative change of the bound to stop at
+    gradient_tolerance : norm of the gradient to stop at
+    hold : iterations for which the kernel's variance and the noise are held at the start
+    fixed : names of parameters to hold: "Z", "alpha", "variance", "beta"
+    placement : of the inducing points at the start: "random" or "greedy" among the rows, or "kmeans"
+    restarts : starts to try, of which the best goes on
+    standardize : "scale" the columns of X and y, "center" them alone, or "none"
+    jitter : added to the diagonal of the kernel matrix, per unit of variance
+    random_state : int, RandomState or None
+        The command line's `--seed`.
+    threads : of a rank; None for those that Slurm gave it, or one
+    verbose : 1 shows the iterations on standard error
+    comm : mpi4py communicator; None for all ranks (MPI.COMM_WORLD)
+
+    Attributes
+    ----------
+    Z_ : (m, q), inducing inputs, standardised as X was
+    alpha_ : (q,), ARD weights, 1 / lengthscale², of standardised inputs
+    variance_ : the kernel's, of standardised outputs
+    beta_ : precision of the noise, of standardised outputs
+    bound_ : the evidence lower bound, in nats; NaN where no iteration was made
+    n_iter_ : iterations made
+    trace_ : bound, gradient_norm, seconds and evaluations, one entry per iteration
+    posterior_ : mpigp.posterior.Posterior, what predictions come from
+    n_features_in_, feature_names_in_ : of the X seen by `fit`; the names where it had some
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mpigp import SparseGPRegression
+    >>> X = np.linspace(0, 6, 200)[:, None]
+    >>> y = np.sin(X[:, 0])
+    >>> model = SparseGPRegression(inducing=10).fit(X, y)
+    >>> mean, std = model.predict([[1.5]], return_std=True)
+    >>> print(f"{mean[0]:.2f}")
+    1.00
+    >>> bool(std[0] < 0.01)
+    True
+    """
+
+    _model = "regression"
+    _flat: bool  # whether y was (n,)
+
+    def __init__(
+        self,
+        inducing: int = 50,
+        *,
+        optimizer: str = Options.optimizer,
+        max_iter: int = Options.max_iter,
+        tolerance: float = Options.tolerance,
+        gradient_tolerance: float = Options.gradient_tolerance,
+        hold: int = Options.hold,
+        fixed: Sequence[str] = (),
+        placement: str = Options.placement,
+        restarts: int = Options.restarts,
+        standardize: str = Options.standardize,
+        jitter: float = Options.jitter,
+        random_state: Any = Options.seed,
+        threads: int | None = None,
+        verbose: int = 0,
+        comm: Comm | None = None,
+    ) -> None:
+        self.inducing = inducing
+        self.optimizer = optimizer
+        self.max_iter = max_iter
+        self.tolerance = tolerance
+        self.gradient_tolerance = gradient_tolerance
+        self.hold = hold
+        self.fixed = fixed
+        self.placement = placement
+        self.restarts = restarts
+        self.standardize = standardize
+        self.jitter = jitter
+        self.random_state = random_state
+        self.threads = threads
+        self.verbose = verbose
+        self.comm = comm
+
+    def fit(self, X: Data, y: Data) -> SparseGPRegression:
+        """Learn from inputs X (n, q) and outputs y (n,) or (n, d)."""
+        if y is None:
+            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
+        X = self._inputs(X, reset=True)
+        if isinstance(y, h5py.Dataset):
+            dataset(y.file, y.name, min(max(y.ndim, 1), 2), EXPECTED)
+        else:
+            y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        check_consistent_length(X, y)
+        self._learn(X, y)
+        self._flat = y.ndim == 1
+        return self
+
+    def predict(self, X: Data, return_std: bool = False) -> Any:
+        """Return what is expected of the outputs at inputs X (n, q).
+
+        Parameters
+        ----------
+        return_std : whether to return standard deviations too: those of the outputs, noise included
+
+        Returns
+        -------
+        mean : (n,) or (n, d), as y was
+        std : of the same shape; only with `return_std`
+        """
+        check_is_fitted(self)
+        X, threads = self._inputs(X), self._threads()
+        mean, _, variance = over_rows(self._comm(), X, lambda rows: self.posterior_.predict(rows, threads))
+        std = np.sqrt(for_each_output(variance, mean))
+        if self._flat:
+            mean, std = mean[:, 0], std[:, 0]
+        return (mean, std) if return_std else mean
+
+    def _attributes(self) -> dict[str, int]:
+        return {"y_ndim": 1 if self._flat else 2}
+
+    def _take(self, learned: Learned) -> None:
+        super()._take(learned)
+        self.n_features_in_ = self.posterior_.q
+        with learned.open() as file:
+            self._flat = file.attrs.get("y_ndim", 2) == 1

@@ -1,0 +1,247 @@
+"""The tutorial's failure experiment (§5.2): how learning suffers when nodes fail, by what is done about it.
+
+Every iteration each node fails with the same probability, for as long as the iteration takes. The optimiser is scaled
+conjugate gradients, as in the tutorial, and knows nothing of the failures: it compares bounds, and takes differences of
+gradients, that different nodes contributed to. An iteration is one try of a step, whether it is taken or not.
+
+Two bounds are recorded. `seen` is what the optimiser believes: the value that the failing cluster gave for the point
+when it was taken. `true` is the complete bound at that point, evaluated apart and without failures.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpigp.chunks import Share, chunk_count
+from mpigp.errors import InputError
+from mpigp.experiments.cluster import WAYS, Cluster
+from mpigp.learning import Options, begin, standardise
+from mpigp.objective import Objective
+from mpigp.optimizers.gd import GradientDescent
+from mpigp.optimizers.scg import SCG
+from mpigp.rounds import EvaluationFailed, Evaluator
+from mpigp.rows import Rows
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm
+
+Floats = NDArray[np.float64]
+
+FAILURE_STREAM = 2  # keeps these random numbers apart from others of the same seed
+OPTIMIZERS: dict[str, Any] = {"scg": SCG, "gd": GradientDescent}
+
+
+@dataclass(frozen=True)
+class Study:
+    """What to run.
+
+    nodes : of the simulated cluster.   rates : of failure, per node and iteration
+    iterations : of a run.   repeats : runs of each rate and way, each from inducing points of its own
+    every : iterations between two evaluations of the true bound
+    """
+
+    nodes: int = 10
+    iterations: int = 500
+    repeats: int = 10
+    rates: tuple[float, ...] = (0.0, 0.01, 0.02)
+    inducing: int = 30
+    latent: int = 10
+    optimizer: str = "scg"
+    every: int = 10
+    seed: int = 0
+    jitter: float = 1e-6
+
+    def check(self, n: int, d: int) -> None:
+        """Refuse values that have no meaning for n rows of d outputs; the error begins with the option's name."""
+        for option in ("nodes", "iterations", "repeats", "inducing", "latent", "every"):
+            if getattr(self, option) < 1:
+                raise InputError(f"--{option}: is {getattr(self, option)}: give a number ≥ 1")
+        if self.nodes > chunk_count(n):
+            raise InputError(
+                f"--nodes: is {self.nodes}, but {n} rows are {chunk_count(n)} chunks, and a node has at least one: "
+                f"give at most {chunk_count(n)}, or more rows"
+            )
+        if not self.rates or not all(0 <= rate < 1 for rate in self.rates):
+            raise InputError(
+                f"--rates: is {','.join(f'{rate:g}' for rate in self.rates)}: give probabilities in [0, 1), like 0.01"
+            )
+        if len(set(self.rates)) < len(self.rates):
+            raise InputError("--rates: holds a rate twice: give each once")
+        if self.inducing > n:
+            raise InputError(f"--inducing: is {self.inducing}, but there are {n} rows: give at most as many")
+        if self.latent > d:
+            raise InputError(f"--latent: is {self.latent}, but the data have {d} columns: give at most as many")
+        if not self.jitter >= 0:
+            raise InputError(f"--jitter: is {self.jitter:g}: give a number ≥ 0")
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"--seed: is {self.seed}: give a number between 0 and 2**63 - 1")
+
+
+class Job(NamedTuple):
+    """One run: its repeat, its rate, and what is done about failures; no `way` at rate 0, where all are the same."""
+
+    repeat: int
+    rate: float
+    way: str | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run gave.
+
+    true : at the iterations of `checked`.   seen : at iterations 0, 1, ...; both in nats, None where there is no bound
+    alpha : the ARD weights at the end, largest first
+    failures : of nodes, in all iterations.   steps : that were taken
+    """
+
+    repeat: int
+    rate: float
+    way: str | None
+    true: list[float | None]
+    seen: list[float | None]
+    alpha: list[float]
+    failures: int
+    steps: int
+    seconds: float
+
+
+def jobs(study: Study, repeats: Sequence[int]) -> list[Job]:
+    """Return the runs of these repeats."""
+    return [Job(repeat, rate, way) for repeat in repeats for rate in study.rates for way in (WAYS if rate else (None,))]
+
+
+def failed(study: Study, repeat: int, iteration: int, rate: float) -> frozenset[int]:
+    """Return the nodes that fail in an iteration: a matter of (seed, repeat, iteration, node) and the rate alone.
+
+    A node that fails at one rate does so at every higher one. If all would fail, one does not.
+    """
+    numbers = np.random.default_rng([study.seed, FAILURE_STREAM, repeat, iteration]).random(study.nodes)
+    return frozenset(np.flatnonzero((numbers < rate) & (numbers < numbers.max())).tolist())
+
+
+def checked(study: Study) -> list[int]:
+    """Return the iterations after which the true bound is evaluated: the start, every so many, and the last."""
+    return sorted({*range(0, study.iterations + 1, study.every), study.iterations})
+
+
+def run(comm: Comm, Y: Floats, study: Study, job: Job) -> Run:
+    """Learn a GPLVM of Y (n, d), standardised, on a cluster that fails. `comm` is of this process alone."""
+    began = time.perf_counter()
+    n = len(Y)
+    options = Options(model="gplvm", inducing=study.inducing, latent=study.latent)
+    start, mu, S = begin(comm, n, Share(0, n), None, Y, options, study.seed + job.repeat)
+    rows = Rows(comm, n, mu, S, Y)
+    cluster = Cluster(comm, rows, study.inducing, study.nodes, job.way or "recover")
+    complete = Evaluator(comm, cluster.model, rows, study.inducing, study.latent)
+    objective = Objective(cluster, study.jitter)
+    optimizer = OPTIMIZERS[study.optimizer](objective, objective.space, objective.point(start), patience=1)
+
+    def truth() -> float | None:
+        objective.place(optimizer.point)
+        try:
+            return complete(objective.parameters(optimizer.point), study.jitter).bound
+        except EvaluationFailed:
+            return None
+
+    wanted = set(checked(study))
+    true, seen, failures, steps = [truth()], [finite(-optimizer.value)], 0, 0
+    for iteration in range(1, study.iterations + 1):
+        cluster.dead = failed(study, job.repeat, iteration, job.rate)
+        failures += len(cluster.dead)
+        with np.errstate(over="ignore"):  # a step that is too long has no bound, and is not taken
+            steps += optimizer.step()
+        seen.append(finite(-optimizer.value))
+        if iteration in wanted:
+            true.append(truth())
+    alpha = np.sort(objective.parameters(optimizer.point).alpha)[::-1]
+    return Run(*job, true, seen, alpha.tolist(), failures, steps, time.perf_counter() - began)
+
+
+def finite(value: float) -> float | None:
+    """Return a number that JSON knows; None where it is none."""
+    return value if math.isfinite(value) else None
+
+
+def run_all(comm: Comm, alone: Comm, Y: Floats, study: Study, threads: int, told: Callable[[], object]) -> list[Run]:
+    """Return all runs, on rank 0: rank r takes the repeats r, r + size, ..., and its threads the runs of them.
+
+    Y : (n, d), all rows, on every rank.   alone : the communicator of each rank by itself
+    told : called after each run
+    """
+    Y = Y.copy()
+    standardise("scale", alone, len(Y), None, Y)
+    mine = jobs(study, range(comm.rank, study.repeats, comm.size))
+    with ThreadPoolExecutor(threads) as pool:
+        futures = [pool.submit(run, alone, Y, study, job) for job in mine]
+        for future in as_completed(futures):
+            future.result()
+            told()
+    found = comm.gather([future.result() for future in futures])
+    return sorted((each for part in found or [] for each in part), key=lambda each: each.repeat)
+
+
+def select(runs: Sequence[Run], rate: float, way: str) -> list[Run]:
+    """Return the runs of a rate and a way, by repeat."""
+    return [each for each in runs if each.rate == rate and each.way in (way, None)]
+
+
+def table(runs: Sequence[Run], study: Study) -> list[dict[str, Any]]:
+    """Return, for each rate and way, what the repeats came to in the end.
+
+    bound : mean of the true bounds at the last iteration; `median`, and `spread`, their standard deviation
+    seen : mean of the bounds as the cluster saw them
+    largest, second, others : ARD weights: the largest, the next, and the mean of all but the largest; means of repeats
+    failures, steps : means of the repeats
+    """
+    lines = []
+    for rate in study.rates:
+        for way in WAYS if rate else ("all",):
+            chosen = select(runs, rate, way)
+            bounds = np.array([each.true[-1] for each in chosen], float)  # None becomes NaN
+            alpha = np.array([each.alpha for each in chosen])
+            mean = {
+                "bound": bounds.mean(),
+                "median": np.median(bounds),
+                "spread": bounds.std(ddof=1) if len(bounds) > 1 else 0.0,
+                "seen": np.mean([math.nan if each.seen[-1] is None else each.seen[-1] for each in chosen]),
+                "largest": alpha[:, 0].mean(),
+                "second": alpha[:, 1].mean() if alpha.shape[1] > 1 else math.nan,
+                "others": alpha[:, 1:].mean() if alpha.shape[1] > 1 else math.nan,
+                "failures": np.mean([each.failures for each in chosen]),
+                "steps": np.mean([each.steps for each in chosen]),
+            }
+            lines.append({"rate": rate, "way": way, **{name: finite(float(value)) for name, value in mean.items()}})
+    return lines
+
+
+def coincide(runs: Sequence[Run], study: Study) -> bool | None:
+    """Return whether every run that recovered has the numbers of its repeat at rate 0; None where there are none."""
+    if 0.0 not in study.rates or len(study.rates) < 2:
+        return None
+    without = {each.repeat: each for each in runs if each.rate == 0.0}
+    return all(
+        (each.true, each.seen, each.alpha, each.steps) == (other.true, other.seen, other.alpha, other.steps)
+        for each in runs
+        if each.way == "recover"
+        for other in [without[each.repeat]]
+    )
+
+
+def record(runs: Sequence[Run], study: Study) -> dict[str, Any]:
+    """Return all numbers, as JSON holds them."""
+    return {
+        "experiment": "failures",
+        "study": asdict(study),
+        "iterations": checked(study),
+        "table": table(runs, study),
+        "recover_coincides": coincide(runs, study),
+        "runs": [asdict(each) for each in runs],
+    }

@@ -1,0 +1,281 @@
+# cython: boundscheck=False, wraparound=False, initializedcheck=False, embedsignature=True, cdivision=True
+"""The m × m algebra of the bound, by SciPy's LAPACK without the cost of its wrappers.
+
+All matrices are row-major, and shapes are the caller's business. LAPACK counts by columns: it sees the transpose of every
+matrix here, so a lower triangle as an upper one, and products in the reverse order. Lower triangles are packed by rows.
+"""
+
+import numpy as np
+
+from libc.math cimport M_PI, fabs, isfinite, log
+from scipy.linalg.cython_blas cimport dgemm, dsyrk, dtrmm, dtrsm
+from scipy.linalg.cython_lapack cimport dpotrf, dpotri, dpstrf, dtrtri
+
+cdef char UPPER = b"U", LEFT = b"L", RIGHT = b"R", PLAIN = b"N", TRANSPOSED = b"T"
+cdef double ONE = 1.0, HALF = 0.5
+
+# Factors
+
+
+def pivoted_cholesky(K, double jitter):
+    """Return L (m, m) and the order (m,) with L Lᵀ = (K + jitter I)[order][:, order]; None where there is no such L."""
+    factor = K.copy()
+    cdef double[:, ::1] L = factor
+    cdef int m = L.shape[0], i, rank, info
+    cdef double tolerance = 0.0
+    order = np.empty(m, np.intp)
+    cdef Py_ssize_t[::1] places = order
+    cdef int[::1] pivots = np.empty(m, np.intc)
+    cdef double[::1] space = np.empty(2 * m)
+    for i in range(m):
+        L[i, i] += jitter
+    dpstrf(&UPPER, &m, &L[0, 0], &m, &pivots[0], &rank, &tolerance, &space[0], &info)
+    if rank < m or not isfinite(L[m - 1, m - 1]):
+        return None
+    clear_above(L)
+    for i in range(m):
+        places[i] = pivots[i] - 1
+    return factor, order
+
+
+def permuted(const double[:, ::1] K, const Py_ssize_t[::1] order):
+    """Return K[order][:, order]."""
+    cdef Py_ssize_t m = K.shape[0], i, j
+    result = np.empty((m, m))
+    cdef double[:, ::1] out = result
+    for i in range(m):
+        for j in range(m):
+            out[i, j] = K[order[i], order[j]]
+    return result
+
+
+def triangle_inverse(L):
+    """Return L⁻¹ (m, m)."""
+    result = L.copy()
+    cdef double[:, ::1] X = result
+    cdef int m = X.shape[0], info
+    dtrtri(&UPPER, &PLAIN, &m, &X[0, 0], &m, &info)
+    return result
+
+
+def solve(const double[:, ::1] L, B, bint transposed=False):
+    """Return L⁻¹ B (m, k), or L⁻ᵀ B."""
+    result = B.copy()
+    solve_in_place(L, result, transposed)
+    return result
+
+
+cdef void solve_in_place(const double[:, ::1] L, double[:, ::1] B, bint transposed) noexcept:
+    cdef int m = B.shape[0], k = B.shape[1]
+    dtrsm(&RIGHT, &UPPER, &TRANSPOSED if transposed else &PLAIN, &PLAIN, &k, &m, &ONE, <double *>&L[0, 0], &m, &B[0, 0], &k)
+
+
+cdef void both_sides(const double[:, ::1] M, double[:, ::1] W, double factor) noexcept:
+    """Make W (m, m) factor/2 Mᵀ (W + Wᵀ) M, exactly symmetric; M is lower triangular."""
+    cdef int m = M.shape[0]
+    dtrmm(&LEFT, &UPPER, &PLAIN, &PLAIN, &m, &m, &factor, <double *>&M[0, 0], &m, &W[0, 0], &m)
+    dtrmm(&RIGHT, &UPPER, &TRANSPOSED, &PLAIN, &m, &m, &ONE, <double *>&M[0, 0], &m, &W[0, 0], &m)
+    make_symmetric(W)
+
+
+cdef void make_symmetric(double[:, ::1] X) noexcept:
+    cdef Py_ssize_t i, j
+    for i in range(X.shape[0]):
+        for j in range(i):
+            X[i, j] = X[j, i] = 0.5 * (X[i, j] + X[j, i])
+
+
+cdef void clear_above(double[:, ::1] L) noexcept:
+    cdef Py_ssize_t i, j
+    for i in range(L.shape[0]):
+        for j in range(i + 1, L.shape[0]):
+            L[i, j] = 0.0
+
+
+# The bound
+
+
+def group_bound(C, b, double n, double YY, double variance, double beta):
+    """Return what a group of outputs adds to F, and its derivatives: mpigp.bound.group_bound has the formulas.
+
+    value, ∂F/∂C, ∂F/∂b, ∂F/∂variance, ∂F/∂beta, L_B, g; None where they have no value
+    """
+    cdef const double[:, ::1] C_ = C
+    cdef int m = b.shape[0], d = b.shape[1], i, j, info
+    cdef double s = beta * variance, trace = 0, log_det = 0, cc = 0, factor, value, by_s, by_beta
+    for i in range(m):
+        trace += C_[i, i]
+    if not trace <= n:  # Σ of ⟨k_i⟩ᵀ K_mm⁻¹ ⟨k_i⟩ ≤ Σ k_ii: only rounding can break it
+        return None
+
+    # P = I + s C = L_B L_Bᵀ
+    factor_P = s * C
+    cdef double[:, ::1] L_B = factor_P
+    for i in range(m):
+        L_B[i, i] += 1
+    dpotrf(&UPPER, &m, &L_B[0, 0], &m, &info)
+    if info != 0:
+        return None
+    clear_above(L_B)
+    for i in range(m):
+        log_det += log(L_B[i, i])
+
+    # c = L_B⁻¹ b,  g = P⁻¹ b
+    solution = solve(L_B, b)
+    cdef double[:, ::1] g = solution
+    for i in range(m):
+        for j in range(d):
+            cc += g[i, j] * g[i, j]
+    solve_in_place(L_B, g, True)
+
+    # ∂F/∂P = d/2 (I − P⁻¹) − βs/2 g gᵀ
+    derivative = factor_P.copy()
+    cdef double[:, ::1] by_P = derivative
+    dpotri(&UPPER, &m, &by_P[0, 0], &m, &info)
+    for i in range(m):
+        for j in range(i + 1):
+            by_P[i, j] *= -0.5 * d
+        by_P[i, i] += 0.5 * d
+    factor = -0.5 * beta * s
+    dsyrk(&UPPER, &TRANSPOSED, &m, &d, &factor, &g[0, 0], &d, &ONE, &by_P[0, 0], &m)
+    by_s = 0.5 * beta * cc - 0.5 * n * d
+    for i in range(m):
+        for j in range(i):
+            by_P[j, i] = by_P[i, j]
+            by_s += 2 * by_P[i, j] * C_[i, j]
+        by_s += by_P[i, i] * C_[i, i]
+
+    value = (
+        0.5 * n * d * log(beta / (2 * M_PI))
+        - d * log_det
+        - 0.5 * beta * YY
+        - 0.5 * s * d * (n - trace)
+        + 0.5 * beta * s * cc
+    )
+    by_beta = 0.5 * n * d / beta - 0.5 * YY + 0.5 * s * cc + variance * by_s
+    if not isfinite(value):
+        return None
+    derivative *= s
+    return value, derivative, beta * s * solution, beta * by_s, by_beta, factor_P, solution
+
+
+# What the models make of their sums, and of the bound's derivatives
+
+
+def symmetric(const double[::1] triangle, Py_ssize_t m):
+    """Return the symmetric matrix (m, m) of a lower triangle (m(m+1)/2,)."""
+    result = np.empty((m, m))
+    cdef double[:, ::1] out = result
+    cdef Py_ssize_t i, j, p = 0
+    for i in range(m):
+        for j in range(i + 1):
+            out[i, j] = out[j, i] = triangle[p]
+            p += 1
+    return result
+
+
+def packed(const double[:, ::1] matrix):
+    """Return the lower triangle (m(m+1)/2,) of a symmetric matrix (m, m)."""
+    cdef Py_ssize_t m = matrix.shape[0], i, j, p = 0
+    result = np.empty(m * (m + 1) // 2)
+    cdef double[::1] out = result
+    for i in range(m):
+        for j in range(i + 1):
+            out[p] = matrix[i, j]
+            p += 1
+    return result
+
+
+def whitened(const double[:, ::1] pairs, const double[:, ::1] root_K, const double[:, ::1] L):
+    """Return C = L⁻¹ Ψ2 L⁻ᵀ of each group (groups, m, m), exactly symmetric, of Ψ2 / K^½ packed (m(m+1)/2, groups)."""
+    cdef int m = L.shape[0], groups = pairs.shape[1], k, i, j, p
+    result = np.empty((groups, m, m))
+    cdef double[:, :, ::1] C = result
+    for k in range(groups):
+        p = 0
+        for i in range(m):
+            for j in range(i + 1):
+                C[k, i, j] = C[k, j, i] = pairs[p, k] * root_K[i, j]
+                p += 1
+        solve_in_place(L, C[k], False)
+        dtrsm(&LEFT, &UPPER, &TRANSPOSED, &PLAIN, &m, &m, &ONE, <double *>&L[0, 0], &m, &C[k, 0, 0], &m)
+        make_symmetric(C[k])
+    return result
+
+
+def sandwiched(const double[:, ::1] inverse, W, double factor):
+    """Return factor/2 L⁻ᵀ (W + Wᵀ) L⁻¹ (m, m), exactly symmetric."""
+    result = W.copy()
+    both_sides(inverse, result, factor)
+    return result
+
+
+def pair_weights(by_C, const double[:, ::1] root_K, const double[:, ::1] inverse):
+    """Return L⁻ᵀ ∂F/∂C L⁻¹ ∘ K^½ of each group, packed (m(m+1)/2, groups), its diagonal halved: the loops count each pair
+    twice.
+    """
+    matrices = by_C.copy()
+    cdef double[:, :, ::1] W = matrices
+    cdef Py_ssize_t groups = W.shape[0], m = W.shape[1], k, i, j, p
+    result = np.empty((m * (m + 1) // 2, groups))
+    cdef double[:, ::1] out = result
+    for k in range(groups):
+        both_sides(inverse, W[k], 1.0)
+        p = 0
+        for i in range(m):
+            for j in range(i + 1):
+                out[p, k] = (0.5 if i == j else 1.0) * W[k, i, j] * root_K[i, j]
+                p += 1
+    return result
+
+
+def absolute_total(const double[:, ::1] matrix, double n, const double[:, ::1] psi1Y, const double[::1] residuals):
+    """Return n Σ|matrix| + Σ|psi1Y| residuals, of psi1Y (m, d) and residuals (d,)."""
+    cdef Py_ssize_t i, j
+    cdef double of_matrix = 0, of_psi1Y = 0
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            of_matrix += fabs(matrix[i, j])
+    for i in range(psi1Y.shape[0]):
+        for j in range(psi1Y.shape[1]):
+            of_psi1Y += fabs(psi1Y[i, j]) * residuals[j]
+    return n * of_matrix + of_psi1Y
+
+
+def by_gram(by_C, const double[:, :, ::1] C, by_b, const double[:, ::1] b, const double[:, ::1] inverse,
+            const double[:, ::1] K):
+    """Return −L⁻ᵀ (Σ ∂F/∂C C + ½ ∂F/∂b bᵀ) L⁻¹ ∘ K (m, m), made symmetric; the sum is over the groups."""
+    cdef const double[:, :, ::1] by_C_ = by_C
+    cdef const double[:, ::1] by_b_ = by_b
+    cdef int m = b.shape[0], d = b.shape[1], k, i, j
+    cdef double zero = 0.0
+    result = np.empty((m, m))
+    cdef double[:, ::1] out = result
+    dgemm(&TRANSPOSED, &PLAIN, &m, &m, &d, &HALF, <double *>&b[0, 0], &d, <double *>&by_b_[0, 0], &d, &zero, &out[0, 0], &m)
+    for k in range(C.shape[0]):
+        dgemm(&PLAIN, &PLAIN, &m, &m, &m, &ONE, <double *>&C[k, 0, 0], &m, <double *>&by_C_[k, 0, 0], &m, &ONE, &out[0, 0], &m)
+    both_sides(inverse, out, -1.0)
+    for i in range(m):
+        for j in range(m):
+            out[i, j] *= K[i, j]
+    return result
+
+
+def add_through_pairs(double[:, ::1] by_gram, const double[:, ::1] weights, const double[:, ::1] pairs):
+    """Add ∂F/∂K ∘ K (m, m) through Ψ2's factor K^½, half the derivative: ½ Σ ∂F/∂Ψ2 ∘ Ψ2 over the groups.
+
+    weights : those of `pair_weights`.   pairs : Ψ2 / K^½, packed (m(m+1)/2, groups)
+    """
+    cdef Py_ssize_t m = by_gram.shape[0], i, j, k, p = 0
+    cdef double both
+    for i in range(m):
+        for j in range(i + 1):
+            both = 0
+            for k in range(pairs.shape[1]):
+                both += weights[p, k] * pairs[p, k]
+            if i == j:
+                by_gram[i, i] += both
+            else:
+                by_gram[i, j] += 0.5 * both
+                by_gram[j, i] += 0.5 * both
+            p += 1

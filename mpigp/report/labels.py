@@ -1,0 +1,65 @@
+"""Labels of rows, to colour them by."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from mpigp.errors import InputError
+from mpigp.hdf5 import whole
+from mpigp.info import plain
+from mpigp.report.palette import COLOURS
+from mpigp.report.thinning import Indices, blocks
+
+DEFAULT = "labels"
+SHAPES = "labels are whole numbers (n,), or one-hot (n, k)"
+
+
+class Labels(NamedTuple):
+    """names : of the labels, in their order; where there are more than colours, the most frequent first.
+
+    values : (k,), the place in `names` of each row's label
+    """
+
+    names: list[str]
+    values: NDArray[np.int64]
+
+
+def find_labels(file: h5py.File, name: str | None, n: int) -> h5py.Dataset | None:
+    """Return the dataset of labels: the one that is named, else `labels` where there is such a one."""
+    if name is None and DEFAULT not in file:
+        return None
+    wanted = name or DEFAULT
+    item = file.get(wanted)
+    where = f"{file.filename}: /{wanted.strip('/')}"
+    if not isinstance(item, h5py.Dataset):
+        raise InputError(f"{where}: there is no such dataset: --labels names that of the labels")
+    if item.ndim not in (1, 2) or item.dtype.kind not in "biuf":
+        raise InputError(f"{where}: has shape {item.shape} and holds {item.dtype}: {SHAPES}")
+    if len(item) != n:
+        raise InputError(f"{where}: has {len(item)} labels, the model {n} rows: give the data it was learnt from")
+    return item
+
+
+def read_labels(item: h5py.Dataset, rows: Indices) -> Labels:
+    """Return the labels of some rows, by the names in the dataset's attribute `classes` where it has one."""
+    where = f"{item.file.filename}: {item.name}"
+    parts = []
+    for start, stop, places in blocks(len(item), rows):
+        with whole(where):
+            parts.append(np.asarray(item[start:stop])[places])
+    values = np.concatenate(parts)
+    if values.ndim == 2:
+        if not (((values == 0) | (values == 1)).all() and (values.sum(axis=1) == 1).all()):
+            raise InputError(f"{where}: is not one-hot: {SHAPES}")
+        values = values.argmax(axis=1)
+    if not np.array_equal(values, np.round(values)):
+        raise InputError(f"{where}: holds numbers that are not whole: {SHAPES}")
+    found, places, counts = np.unique(values.astype(np.int64), return_inverse=True, return_counts=True)
+    classes = plain(item.attrs["classes"]) if "classes" in item.attrs else []
+    order = np.argsort(-counts, kind="stable") if len(found) > len(COLOURS) else np.arange(len(found))
+    names = [str(classes[label]) if 0 <= label < len(classes) else str(label) for label in found[order]]
+    return Labels(names, np.argsort(order)[places])

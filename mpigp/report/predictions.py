@@ -1,0 +1,114 @@
+"""Regression against the truth: predictions for a file of data, and how good they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import NormalDist
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from mpigp.data import DataSets
+from mpigp.hdf5 import read_rows
+from mpigp.info import plain
+from mpigp.posterior import Posterior
+from mpigp.report.thinning import Indices, blocks, thinned
+
+Floats = NDArray[np.float64]
+
+GRID = 400  # points of a drawn function
+LEVELS = np.linspace(0.05, 0.95, 19)  # of the intervals whose coverage is counted
+
+
+class Curve(NamedTuple):
+    """A function of one input, drawn: x (g,), mean (g, d), and the standard deviations (g, d) of f and of y."""
+
+    x: Floats
+    mean: Floats
+    f_sd: Floats
+    y_sd: Floats
+
+
+class Predictions(NamedTuple):
+    """Predictions for some rows of a data file.
+
+    name, n : of the file, and how many rows it has
+    rows : (k,).   truth, mean, y_sd : (k, d), in the data's units.   x : (k,), the input where there is one, else None
+    x_names, y_names : names of the inputs and of the outputs
+    rmse, nlpd, inside : (d,), the last the share of rows within two standard deviations
+    levels, coverage : (L,), the share of rows within the central interval of each level, over all outputs
+    curve : None where there is more than one input
+    """
+
+    name: str
+    n: int
+    rows: Indices
+    truth: Floats
+    mean: Floats
+    y_sd: Floats
+    x: Floats | None
+    x_names: list[str]
+    y_names: list[str]
+    rmse: Floats
+    nlpd: Floats
+    inside: Floats
+    levels: Floats
+    coverage: Floats
+    curve: Curve | None
+
+
+def predictions(posterior: Posterior, data: DataSets) -> Predictions:
+    """Predict rows of a file, thinned, and compare them with its outputs."""
+    assert data.X is not None
+    rows = thinned(data.n)
+    X, truth = pick(data.X, rows), pick(data.Y, rows)
+    mean, _, y_sd = predict(posterior, X)
+    scaled = (truth - mean) / y_sd
+    widths = np.array([NormalDist().inv_cdf(0.5 + 0.5 * level) for level in LEVELS])
+    one = X.shape[1] == 1
+    curve = None
+    if one:
+        margin = 0.05 * (X.max() - X.min()) or 1.0
+        grid = np.linspace(X.min() - margin, X.max() + margin, GRID)
+        curve = Curve(grid, *predict(posterior, grid[:, None]))
+    return Predictions(
+        name=Path(data.Y.file.filename).name,
+        n=data.n,
+        rows=rows,
+        truth=truth,
+        mean=mean,
+        y_sd=y_sd,
+        x=X[:, 0] if one else None,
+        x_names=names(data.X),
+        y_names=names(data.Y),
+        rmse=np.sqrt(((truth - mean) ** 2).mean(axis=0)),
+        nlpd=(0.5 * np.log(2 * np.pi) + np.log(y_sd) + 0.5 * scaled**2).mean(axis=0),
+        inside=(np.abs(scaled) <= 2).mean(axis=0),
+        levels=LEVELS,
+        coverage=(np.abs(scaled).ravel() <= widths[:, None]).mean(axis=1),
+        curve=curve,
+    )
+
+
+def predict(posterior: Posterior, X: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the mean and the standard deviations of f and of y, all (n, d)."""
+    found = posterior.predict(X)
+    variances = (found.variance, found.y_variance)
+    f_sd, y_sd = (np.sqrt(v if v.ndim == 2 else v[:, None]) + np.zeros_like(found.mean) for v in variances)
+    return found.mean, f_sd, y_sd
+
+
+def pick(item: h5py.Dataset, rows: Indices) -> Floats:
+    """Return some rows of a dataset."""
+    return np.concatenate([read_rows(item, start, stop)[at] for start, stop, at in blocks(len(item), rows)])
+
+
+def names(item: h5py.Dataset) -> list[str]:
+    """Return the names of a dataset's columns: its attribute `columns`, or their numbers."""
+    count, base = item.shape[1], item.name.strip("/")
+    columns = plain(item.attrs["columns"]) if "columns" in item.attrs else []
+    if isinstance(columns, list) and len(columns) == count:
+        return [str(column) for column in columns]
+    return [base] if count == 1 else [f"{base} {column}" for column in range(count)]

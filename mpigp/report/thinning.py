@@ -1,0 +1,37 @@
+"""A few thousand rows that stand for all, however many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST = 4000  # rows that a figure shows
+BLOCK = 2**16  # rows in memory at a time
+
+Indices = NDArray[np.int64]
+
+
+def thinned(n: int, most: int = MOST) -> Indices:
+    """Return all rows where there are at most `most`, else one at random from each of `most` equal runs of rows.
+
+    Every so-many-th row would be as even, but could miss whole classes of data that repeat in a cycle.
+    """
+    if n <= most:
+        return np.arange(n)
+    edges = np.arange(most + 1) * n // most
+    return edges[:-1] + (np.random.default_rng(0).random(most) * np.diff(edges)).astype(np.int64)
+
+
+def evenly(count: int, most: int) -> Indices:
+    """Return at most `most` of `count` places, evenly, the first and the last among them."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64)) if count else np.arange(0)
+
+
+def blocks(n: int, rows: Indices) -> Iterator[tuple[int, int, Indices]]:
+    """Yield blocks [start, stop) that cover n rows, each with the places in it of the wanted rows."""
+    for start in range(0, n, BLOCK):
+        stop = min(n, start + BLOCK)
+        first, last = np.searchsorted(rows, (start, stop))
+        yield start, stop, rows[first:last] - start

@@ -1,0 +1,64 @@
+"""Many small problems side by side: each finds its own minimum, whatever the others do."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpigp.optimizers.many import minimise
+
+RNG = np.random.default_rng(0)
+ROUNDS, TOLERANCE = 500, 1e-14
+
+
+def rosenbrock(point: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Valleys whose minima are at (a, a²), a = 1 + rows / 10."""
+    x, y, a = point[:, 0], point[:, 1], 1 + rows / 10
+    value = (a - x) ** 2 + 100 * (y - x**2) ** 2
+    by_x = -2 * (a - x) - 400 * x * (y - x**2)
+    return value, np.stack([by_x, 200 * (y - x**2)], axis=1)
+
+
+def test_each_row_finds_its_own_minimum():
+    start = RNG.normal(size=(30, 2))
+    point, value = minimise(rosenbrock, start, ROUNDS, TOLERANCE)
+    a = 1 + np.arange(30) / 10
+    # The valley is flat: a value of 1e-14 is a distance of 1e-7 · 1/√curvature.
+    np.testing.assert_allclose(point, np.stack([a, a**2], axis=1), rtol=1e-5)
+    assert (value < 1e-10).all()
+
+
+def test_no_bit_of_a_row_depends_on_the_others():
+    start = RNG.normal(size=(30, 2))
+    together, values = minimise(rosenbrock, start, 40, TOLERANCE)
+    for row in (0, 7, 29):
+        alone, value = minimise(
+            lambda point, _, row=row: rosenbrock(point, np.array([row])), start[[row]], 40, TOLERANCE
+        )
+        np.testing.assert_array_equal(alone[0], together[row])
+        assert value[0] == values[row]
+
+
+def test_quadratics_of_any_scale_are_solved():
+    scales = 10.0 ** np.arange(-6, 7)[:, None] * np.array([1.0, 30.0, 500.0])
+
+    def quadratic(point: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return 0.5 * (scales[rows] * (point - 1) ** 2).sum(axis=1), scales[rows] * (point - 1)
+
+    point, _ = minimise(quadratic, np.zeros((13, 3)), ROUNDS, 0.0)
+    # The flattest, of curvature 1e-6, moves the value by 1e-16 only when it is 1e-5 off.
+    np.testing.assert_allclose(point, 1.0, atol=1e-4)
+
+
+def test_a_point_without_a_value_is_a_failed_step():
+    def walled(point: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        value = np.where(point[:, 0] > 0.3, (point[:, 0] - 0.5) ** 2, np.nan)
+        return value, 2 * (point - 0.5)
+
+    point, _ = minimise(walled, np.array([[2.0], [0.31]]), ROUNDS, TOLERANCE)
+    np.testing.assert_allclose(point, 0.5, atol=1e-6)  # the square root of the tolerance
+
+
+def test_a_row_that_starts_without_a_value_stays_where_it_is():
+    point, value = minimise(lambda p, _: (np.full(len(p), np.inf), p), np.ones((2, 3)), ROUNDS, TOLERANCE)
+    np.testing.assert_array_equal(point, 1.0)
+    assert np.isinf(value).all()
