@@ -129,7 +129,7 @@ def test_the_check_finds_rows_that_see_each_other(gaussian: LatentKernel, monkey
         check(gaussian)
 
 
-# Against the compiled kernel. Both round at 1e-16 times the condition number of K_mm, up to 1e7: tests/test_gradients.py.
+# Against the compiled kernel. Both round at 1e-16 times the condition number of K_mm, 1e7 at most (test_gradients.py).
 # With 33 inducing points a chunk of the GPLVM is more than one block.
 
 
