@@ -251,6 +251,8 @@ def test_a_fit_keeps_its_kernel_and_resumes_to_the_same_bits(model: str, tmp_pat
     data = write_inputs(tmp_path, model, 150, 6, 2, 2).data
     learn = ["fit", data, "--model", model, "--inducing", 6, "--kernel", NAME, "--hold", 3]
     learn += ["--latent", 2] if model == "gplvm" else []
+    command(*learn, "-o", tmp_path / "whole.h5", "--dry-run")
+    assert not (tmp_path / "whole.h5").exists()
     command(*learn, "-o", tmp_path / "whole.h5", "--max-iter", 14)
     for more in (["--max-iter", 7], ["--max-iter", 14, "--resume"]):
         command(*learn, "-o", tmp_path / "resumed.h5", *more)

@@ -37,8 +37,8 @@ class Kernel(ABC):
 class LatentKernel(Kernel):
     """A kernel whose expectations under Gaussian inputs are known, as the GPLVM and uncertain inputs need them.
 
-    ⟨·⟩ is over x ~ N(mu_i, diag S_i), with mu (n, q) and S (n, q) > 0. Each gradient is that of a weighted sum, by Z
-    (m, q), alpha (q,), mu (n, q) and S (n, q).
+    ⟨·⟩ is over x ~ N(mu_i, diag S_i), with mu (n, q) and S (n, q) ≥ 0, zero in predictions alone. Each gradient is that
+    of a weighted sum, by Z (m, q), alpha (q,), mu (n, q) and S (n, q).
     """
 
     @abstractmethod
