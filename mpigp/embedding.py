@@ -182,7 +182,7 @@ class _Problem:
         loops, points = self.posterior.loops, self.posterior.points
 
         def work(first: int, last: int, space: Floats) -> None:
-            loops.gplvm_bounds(points, rows, weights, self.psi1_weights, by_mu, by_S, values, first, last, space)
+            loops.gplvm_bounds(points, rows, first, last, space, weights, self.psi1_weights, by_mu, by_S, values)
 
         self.workers.share(work, chunk_count(n))
         return values, by_mu, by_S

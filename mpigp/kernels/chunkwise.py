@@ -148,13 +148,13 @@ class Chunkwise(Loops):
         self,
         points: native.Kernel,
         rows: native.Rows,
+        first: int,
+        last: int,
+        space: Floats,
         factor: Floats,
         weights: Floats,
         mean: Floats,
         explained: Floats,
-        first: int,
-        last: int,
-        space: Floats,
     ) -> None:
         for chunk in _chunks(rows, first, last):
             for block in _blocks(rows, chunk, SMALLEST):
@@ -229,14 +229,14 @@ class Chunkwise(Loops):
         self,
         points: native.Kernel,
         rows: native.Rows,
+        first: int,
+        last: int,
+        space: Floats,
         matrix: Floats,
         psi1Y: Floats,
         by_mu: Floats,
         by_S: Floats,
         values: Floats,
-        first: int,
-        last: int,
-        space: Floats,
     ) -> None:
         weights = _pair_weights(matrix, len(points.Z))
         for chunk in _chunks(rows, first, last):
@@ -252,13 +252,13 @@ class Chunkwise(Loops):
         self,
         points: native.Kernel,
         rows: native.Rows,
+        first: int,
+        last: int,
+        space: Floats,
         weights: Floats,
         quadratics: Floats,
         mean: Floats,
         second: Floats,
-        first: int,
-        last: int,
-        space: Floats,
     ) -> None:
         row, column = np.tril_indices(len(points.Z))
         for chunk in _chunks(rows, first, last):

@@ -88,13 +88,13 @@ class Loops(ABC):
         self,
         points: native.Kernel,
         rows: native.Rows,
+        first: int,
+        last: int,
+        space: Floats,
         factor: Floats,
         weights: Floats,
         mean: Floats,
         explained: Floats,
-        first: int,
-        last: int,
-        space: Floats,
     ) -> None:
         """Set mean (n, d) = K weights and explained (n,) = |factor K|², of a lower triangular factor (m, m)."""
 
@@ -123,14 +123,14 @@ class Loops(ABC):
         self,
         points: native.Kernel,
         rows: native.Rows,
+        first: int,
+        last: int,
+        space: Floats,
         matrix: Floats,
         psi1Y: Floats,
         by_mu: Floats,
         by_S: Floats,
         values: Floats,
-        first: int,
-        last: int,
-        space: Floats,
     ) -> None:
         """Set what each row adds to the bound (n,), and the gradients of mu and S; no row's bits depend on others."""
 
@@ -139,12 +139,12 @@ class Loops(ABC):
         self,
         points: native.Kernel,
         rows: native.Rows,
+        first: int,
+        last: int,
+        space: Floats,
         weights: Floats,
         quadratics: Floats,
         mean: Floats,
         second: Floats,
-        first: int,
-        last: int,
-        space: Floats,
     ) -> None:
         """Set mean (n, d) = ψ1 weights (m, d), and second (n, k), the sums of quadratics (k, pairs) ψ2 over pairs."""

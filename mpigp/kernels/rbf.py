@@ -71,15 +71,15 @@ class RBF(Loops):
         self,
         points: native.Kernel,
         rows: native.Rows,
+        first: int,
+        last: int,
+        space: Floats,
         factor: Floats,
         weights: Floats,
         mean: Floats,
         explained: Floats,
-        first: int,
-        last: int,
-        space: Floats,
     ) -> None:
-        native.regression_moments(points, rows, factor, weights, mean, explained, first, last, space)
+        native.regression_moments(points, rows, first, last, space, factor, weights, mean, explained)
 
     def gplvm_statistics(self, points: native.Kernel, rows: native.Rows, part: Part) -> int:
         return native.gplvm_statistics(points, rows, *part)
@@ -100,14 +100,14 @@ class RBF(Loops):
         self,
         points: native.Kernel,
         rows: native.Rows,
+        first: int,
+        last: int,
+        space: Floats,
         matrix: Floats,
         psi1Y: Floats,
         by_mu: Floats,
         by_S: Floats,
         values: Floats,
-        first: int,
-        last: int,
-        space: Floats,
     ) -> None:
         sums = points.Z.size + points.alpha.size  # gradients of Z and alpha, not wanted
         words, scale = np.zeros(2 * sums, np.int64), np.zeros(sums)
@@ -117,12 +117,12 @@ class RBF(Loops):
         self,
         points: native.Kernel,
         rows: native.Rows,
+        first: int,
+        last: int,
+        space: Floats,
         weights: Floats,
         quadratics: Floats,
         mean: Floats,
         second: Floats,
-        first: int,
-        last: int,
-        space: Floats,
     ) -> None:
-        native.gplvm_moments(points, rows, weights, quadratics, mean, second, first, last, space)
+        native.gplvm_moments(points, rows, first, last, space, weights, quadratics, mean, second)
