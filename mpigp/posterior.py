@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import h5py
 import numpy as np
@@ -174,9 +174,12 @@ class Posterior:
     def _moments_at(self, X: Floats, mean: Floats, explained: Floats, workers: Workers) -> None:
         """Set wᵀk (n, d), and kᵀMk (groups, n) of each group, at inputs in the model's units."""
         for factor, of_group in zip(self.factors, explained, strict=True):
+            found = factor, self.weights, mean, of_group
 
-            def work(*part: Any, factor: Floats = factor, of_group: Floats = of_group) -> None:
-                self.loops.regression_moments(self.points, *part, factor, self.weights, mean, of_group)
+            def work(
+                rows: native.Rows, first: int, last: int, space: Floats, found: tuple[Floats, ...] = found
+            ) -> None:
+                self.loops.regression_moments(self.points, rows, first, last, space, *found)
 
             _over_rows(X, None, workers, work)
 
@@ -191,8 +194,8 @@ class Posterior:
         quadratics = self.quadratics()
         second = np.empty((len(mu), len(quadratics)))
 
-        def work(*part: Any) -> None:
-            self.loops.gplvm_moments(self.points, *part, self.weights, quadratics, mean, second)
+        def work(rows: native.Rows, first: int, last: int, space: Floats) -> None:
+            self.loops.gplvm_moments(self.points, rows, first, last, space, self.weights, quadratics, mean, second)
 
         workers = Workers(threads, native.workspace(len(self.Z), self.q, self.d, len(quadratics)))
         _over_rows(mu, S, workers, work)
