@@ -18,7 +18,7 @@ from mpigp import native
 from mpigp.bound import Bound
 from mpigp.exactsum import FINE, from_one_word, scale_for
 from mpigp.kernels import rbf
-from mpigp.rows import Rows
+from mpigp.rows import Block, Rows
 from mpigp.whitening import Whitening, whiten
 from mpigp.workers import Part
 
@@ -116,7 +116,7 @@ class Model(ABC):
         return scale.ravel()
 
     @abstractmethod
-    def add_statistics(self, inducing: Inducing, rows: Rows, part: Part) -> int:
+    def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
         """Add the statistics of the part's chunks; return how many sums did not fit."""
 
     @abstractmethod
@@ -138,7 +138,7 @@ class Model(ABC):
         """Return ∂F/∂K ∘ K (m, m), whose row m gives the gradient of Z_m; `rest` are the sums after Z's and alpha's."""
 
     @abstractmethod
-    def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
+    def add_gradient(self, inducing: Inducing, rows: Block, weights: Weights, part: Part) -> int:
         """Add the gradients of Z and alpha through the part's rows; set those of mu and S."""
 
 
@@ -162,7 +162,7 @@ class Regression(Model):
     name = "regression"
     divergence_words = 0
 
-    def add_statistics(self, inducing: Inducing, rows: Rows, part: Part) -> int:
+    def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
         return native.regression_statistics(inducing.native, rows.native, inducing.inverse, *part)
 
     def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
@@ -210,7 +210,7 @@ class Regression(Model):
         inner = weights.matrix @ summary.C[0] + weights.psi1Y @ AE.T
         return np.ascontiguousarray(-0.5 * native.solve(inducing.whitening.L, inner.T, transposed=True).T * inducing.K)
 
-    def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
+    def add_gradient(self, inducing: Inducing, rows: Block, weights: Weights, part: Part) -> int:
         inverse = None if inducing.straight else inducing.inverse
         return native.regression_gradient(
             inducing.native, rows.native, inverse, weights.matrix, weights.psi1Y, weights.fit, *part, FINE
@@ -223,7 +223,7 @@ class GPLVM(Model):
     name = "gplvm"
     divergence_words = 2
 
-    def add_statistics(self, inducing: Inducing, rows: Rows, part: Part) -> int:
+    def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
         return native.gplvm_statistics(inducing.native, rows.native, *part)
 
     def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
@@ -250,7 +250,7 @@ class GPLVM(Model):
         native.add_through_pairs(by_gram, weights.matrix, summary.pairs)
         return by_gram
 
-    def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
+    def add_gradient(self, inducing: Inducing, rows: Block, weights: Weights, part: Part) -> int:
         return native.gplvm_gradient(
             inducing.native,
             rows.native,
