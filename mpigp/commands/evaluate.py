@@ -124,6 +124,7 @@ def evaluate(arguments: argparse.Namespace, comm: Comm, files: ExitStack) -> dic
         "messages": evaluator.phases.messages / len(seconds),
         "bytes": evaluator.phases.bytes / len(seconds),
         "peak_memory": peak_memory(comm),
+        "rows_in_memory": not stream,
         "instruction_set": native.instruction_set,
     }
     if comm.rank == 0:

@@ -193,7 +193,8 @@ def learn(
         fit.run(alarm, told)
         progress.end()
     checkpoint.save(arguments.output, comm, fit, learning.identity, learning.standardised, made)
-    return report(arguments, comm, learning, bool(interrupted)) | {"lost": lost, "master": comm.rank == 0}
+    figures = report(arguments, comm, learning, bool(interrupted))
+    return figures | {"rows_in_memory": not stream, "lost": lost, "master": comm.rank == 0}
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
