@@ -3,8 +3,8 @@
     python -m benchmarks.stream FOLDER [--rows N] [--few N] [--ranks R] [--limit BYTES] [-o stream.json]
 
 Few rows are fitted in memory and streamed: the models must have the same bits. Many are fitted, as `auto` chooses, with
-a limit of the address space of each rank (ulimit -v). What counts is the seconds of an evaluation per row: streamed, they
-may be 1.3 times those in memory.
+a limit of the address space of each rank (ulimit -v). What counts is the seconds of an evaluation per row:
+streamed, they may be 1.3 times those in memory.
 
 The data, `synth regression` of 8 inputs and 1 output, are made in FOLDER where they are not there yet.
 """
