@@ -1,4 +1,4 @@
-"""Run a command line of mpigp whose streams fail on one rank: unreadable.py RANK READS WORDS..., after so many reads."""
+"""Run a command line of mpigp whose streams fail on one rank, after so many reads: unreadable.py RANK READS WORDS..."""
 
 import os
 import sys
