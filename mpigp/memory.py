@@ -6,7 +6,7 @@ import math
 import resource
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -22,8 +22,20 @@ CGROUPS = {  # by version: where they are, the limit, what counts against it, an
 }
 
 
-def streamed(comm: Comm, choice: str, needed: float) -> bool:
-    """Return whether rows are to be streamed, the same on all ranks. Called by all; rank 0 says what `auto` came to.
+class Choice(NamedTuple):
+    """Whether rows are streamed, and why: a line to print, empty where the user said so."""
+
+    stream: bool
+    why: str
+
+    def tell(self, comm: Comm) -> None:
+        """Print it on rank 0: once all input is known to be good, since what is refused is refused in one line."""
+        if comm.rank == 0 and self.why:
+            print(self.why)
+
+
+def choose(comm: Comm, choice: str, needed: float) -> Choice:
+    """Return the same choice on all ranks, for that whose memory is shortest. Called by all ranks.
 
     Parameters
     ----------
@@ -31,14 +43,12 @@ def streamed(comm: Comm, choice: str, needed: float) -> bool:
     needed : bytes of all that this rank would hold for its rows
     """
     if choice != "auto":
-        return choice == "stream"
+        return Choice(choice == "stream", "")
     found = comm.allgather((needed, available(comm)))
     needed, free = max(found, key=lambda each: each[0] / max(each[1], 1.0))
-    short = needed > SHARE * free
-    if comm.rank == 0:
-        how = "streamed from the file" if short else "in memory"
-        print(f"rows: {how} ({needed / 1e6:.3g} MB, of {free / 1e6:.3g} MB that a rank may take)")
-    return short
+    stream = needed > SHARE * free
+    how = "streamed from the file" if stream else "in memory"
+    return Choice(stream, f"rows: {how} ({needed / 1e6:.3g} MB, of {free / 1e6:.3g} MB that a rank may take)")
 
 
 def available(comm: Comm) -> float:

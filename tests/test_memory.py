@@ -83,5 +83,7 @@ def test_the_choice(
     choice: str, needed: float, wanted: bool, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setattr(memory, "available", lambda comm: 100.0)
-    assert memory.streamed(MPI.COMM_SELF, choice, needed) is wanted
+    made = memory.choose(MPI.COMM_SELF, choice, needed)
+    assert made.stream is wanted
+    made.tell(MPI.COMM_SELF)
     assert capsys.readouterr().out == said

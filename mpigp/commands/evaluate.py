@@ -84,10 +84,11 @@ def evaluate(arguments: argparse.Namespace, comm: Comm, files: ExitStack) -> dic
         sets = find(data, arguments.y, arguments.x if model.name == "regression" else None)
     n, (m, q), d = sets.n, parameters.Z.shape, sets.Y.shape[1]
     numbers = d + (q if sets.X is not None else 4 * q)  # X, or mu, S and their gradients
-    stream = memory.streamed(comm, arguments.rows_in_memory, 8 * sets.share(comm).rows * numbers)
+    share = sets.share(comm)
+    choice = memory.choose(comm, arguments.rows_in_memory, 8 * share.rows * numbers)
     with together(comm):
-        mu, S, Y = read(params, sets, sets.share(comm), q, stream)
-    if not stream:
+        mu, S, Y = read(params, sets, share, q, choice.stream)
+    if not choice.stream:
         files.close()
     rows = Rows(comm, n, mu, S, Y)
     evaluator = Evaluator(comm, model, rows, m, q, arguments.threads)
@@ -108,6 +109,7 @@ def evaluate(arguments: argparse.Namespace, comm: Comm, files: ExitStack) -> dic
 
     if arguments.output is not None:
         write(arguments.output, comm, evaluation, rows)
+    choice.tell(comm)
     figures = {
         "bound": evaluation.bound,
         "seconds": statistics.median(seconds),
@@ -124,7 +126,7 @@ def evaluate(arguments: argparse.Namespace, comm: Comm, files: ExitStack) -> dic
         "messages": evaluator.phases.messages / len(seconds),
         "bytes": evaluator.phases.bytes / len(seconds),
         "peak_memory": peak_memory(comm),
-        "rows_in_memory": not stream,
+        "rows_in_memory": not choice.stream,
         "instruction_set": native.instruction_set,
     }
     if comm.rank == 0:

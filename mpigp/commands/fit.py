@@ -145,14 +145,15 @@ def learn(
     n, share, d = sets.n, sets.share(comm), sets.Y.shape[1]
     q = options.latent if sets.X is None else sets.X.shape[1]
     assert q is not None
-    choice = "all" if options.missing else arguments.rows_in_memory
-    stream = memory.streamed(comm, choice, 8 * share.rows * row_numbers(options, q, d))
+    asked = "all" if options.missing else arguments.rows_in_memory
+    choice = memory.choose(comm, asked, 8 * share.rows * row_numbers(options, q, d))
     with together(comm):
-        X, Y = sets.rows(share, stream, options.missing)
-    if not stream:
+        X, Y = sets.rows(share, choice.stream, options.missing)
+    if not choice.stream:
         files.close()
     if arguments.dry_run:
-        return dry_run(options, comm, n, q, d, stream)
+        choice.tell(comm)
+        return dry_run(options, comm, n, q, d, choice.stream)
     try:
         learning = prepare(comm, n, share, X, Y, options, resuming=arguments.resume)
     except EmptyColumn as error:
@@ -161,6 +162,7 @@ def learn(
     made = provenance(comm, options.threads, arguments.command_line)
     with together(comm):
         take_up(arguments, comm, learning, share, keeper, bool(lost))
+    choice.tell(comm)
 
     with ExitStack() as stack:
         progress = Progress(None, None)
@@ -194,7 +196,7 @@ def learn(
         progress.end()
     checkpoint.save(arguments.output, comm, fit, learning.identity, learning.standardised, made)
     figures = report(arguments, comm, learning, bool(interrupted))
-    return figures | {"rows_in_memory": not stream, "lost": lost, "master": comm.rank == 0}
+    return figures | {"rows_in_memory": not choice.stream, "lost": lost, "master": comm.rank == 0}
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
