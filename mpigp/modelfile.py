@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import h5py
 import numpy as np
@@ -13,8 +13,10 @@ from mpigp.hdf5 import dataset, read_all, read_rows
 from mpigp.kernels.names import DEFAULT
 from mpigp.models import MODELS, Model, model_of
 from mpigp.parameters import Globals
+from mpigp.streams import Columns
 
 Floats = NDArray[np.float64]
+Held = TypeVar("Held", Floats, Columns)
 
 REMEDY = (
     "a parameter file has /Z (m, q), /beta, /kernel/variance, /kernel/alpha (q,), and for a GPLVM "
@@ -28,10 +30,11 @@ class Standardisation(NamedTuple):
     mean: Floats
     scale: Floats
 
-    def apply(self, values: Floats) -> Floats:
+    def apply(self, values: Held) -> Held:
         """Standardise rows (., columns) in place."""
-        values -= self.mean
-        values /= self.scale
+        rows: Any = values
+        rows -= self.mean
+        rows /= self.scale
         return values
 
 

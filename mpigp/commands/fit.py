@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
-from mpigp import checkpoint
+from mpigp import checkpoint, memory
 from mpigp.alarms import Alarms
 from mpigp.atomic import check_writable
 from mpigp.chunks import Share
@@ -17,8 +17,8 @@ from mpigp.copies import Keeper, restore
 from mpigp.data import find
 from mpigp.errors import InputError
 from mpigp.fitting import Fit
-from mpigp.forecast import dry_run
-from mpigp.hdf5 import read_rows, reading
+from mpigp.forecast import dry_run, row_numbers
+from mpigp.hdf5 import reading
 from mpigp.launch import STOPPED, saved_since
 from mpigp.learning import CHOICES, Learning, Options, prepare
 from mpigp.missing import EmptyColumn
@@ -63,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--checkpoint-every", type=interval, default=(0, math.inf), metavar="N|Nm",
         help="iterations, or minutes with an m, between checkpoints (default: only at the end)")  # fmt: skip
     add("--missing", action="store_true", help="GPLVM: NaN entries of Y are missing, and take no part")
+    add("--rows-in-memory", choices=memory.CHOICES, default="auto", help=memory.HELP)
     add("--on-failure", choices=["recover", "checkpoint", "abort"], default="recover",
         help="when ranks die: go on with the others (default, where the MPI can), or stop")  # fmt: skip
     add("--dry-run", action="store_true", help="print memory, messages and estimated seconds, and run nothing")
@@ -96,7 +97,8 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     began = time.time()
     while True:
         try:
-            return learn(arguments, comm, alarms, keeper, lost)
+            with ExitStack() as files:
+                return learn(arguments, comm, files, alarms, keeper, lost)
         except InputError:
             raise
         except Exception as error:
@@ -123,10 +125,11 @@ def give_up(arguments: argparse.Namespace, comm: Comm, gone: list[int], began: f
 
 
 def learn(
-    arguments: argparse.Namespace, comm: Comm, alarms: Alarms, keeper: Keeper | None, lost: list[int]
+    arguments: argparse.Namespace, comm: Comm, files: ExitStack, alarms: Alarms, keeper: Keeper | None, lost: list[int]
 ) -> dict[str, Any]:
     """Read, initialise or take up, iterate, save.
 
+    files : what is to be closed at the end
     keeper : has the copies to go on from, where ranks were `lost` before; None where none are to be kept
     """
     every = arguments.checkpoint_every[0]
@@ -136,11 +139,22 @@ def learn(
             check_writable(arguments.output, arguments.data)
             if arguments.metrics:
                 check_writable(arguments.metrics, arguments.data, arguments.output)
-        n, share, X, Y = read(arguments, comm)
+        if options.missing and arguments.rows_in_memory == "stream":
+            raise InputError("--rows-in-memory stream: is not for rows with --missing entries: leave one of them out")
+        data = files.enter_context(reading(arguments.data))
+        sets = find(data, arguments.y, arguments.x if options.model == "regression" else None)
+    n, share, d = sets.n, sets.share(comm), sets.Y.shape[1]
+    q = options.latent if sets.X is None else sets.X.shape[1]
+    assert q is not None
+    asked = "all" if options.missing else arguments.rows_in_memory
+    choice = memory.choose(comm, asked, 8 * share.rows * row_numbers(options, q, d))
+    with together(comm):
+        X, Y = sets.rows(share, choice.stream, options.missing)
+    if not choice.stream:
+        files.close()
     if arguments.dry_run:
-        q = options.latent if X is None else X.shape[1]
-        assert q is not None
-        return dry_run(options, comm, n, q, Y.shape[1])
+        choice.tell(comm)
+        return dry_run(options, comm, n, q, d, choice.stream)
     try:
         learning = prepare(comm, n, share, X, Y, options, resuming=arguments.resume)
     except EmptyColumn as error:
@@ -149,6 +163,7 @@ def learn(
     made = provenance(comm, options.threads, arguments.command_line)
     with together(comm):
         take_up(arguments, comm, learning, share, keeper, bool(lost))
+    choice.tell(comm)
 
     with ExitStack() as stack:
         progress = Progress(None, None)
@@ -181,7 +196,8 @@ def learn(
         fit.run(alarm, told)
         progress.end()
     checkpoint.save(arguments.output, comm, fit, learning.identity, learning.standardised, made)
-    return report(arguments, comm, learning, bool(interrupted)) | {"lost": lost, "master": comm.rank == 0}
+    figures = report(arguments, comm, learning, bool(interrupted))
+    return figures | {"rows_in_memory": not choice.stream, "lost": lost, "master": comm.rank == 0}
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
@@ -192,15 +208,6 @@ def options_of(arguments: argparse.Namespace) -> Options:
     except InputError as error:
         raise InputError(f"--{error}") from None
     return options
-
-
-def read(arguments: argparse.Namespace, comm: Comm) -> tuple[int, Any, Any, Any]:
-    """Return the number of rows, this rank's share, and its X (None for a GPLVM) and Y."""
-    with reading(arguments.data) as data:
-        sets = find(data, arguments.y, arguments.x if arguments.model == "regression" else None)
-        share = sets.share(comm)
-        X = None if sets.X is None else read_rows(sets.X, *share)
-        return sets.n, share, X, read_rows(sets.Y, *share, missing=arguments.missing)
 
 
 def take_up(
@@ -225,7 +232,7 @@ def report(arguments: argparse.Namespace, comm: Comm, learning: Learning, interr
     """Say how it ended, and return the figures."""
     fit = learning.fit
     parameters = fit.objective.parameters(fit.optimizer.point)
-    memory = peak_memory(comm)
+    most = peak_memory(comm)
     if comm.rank == 0:
         for column, columns in learning.constant.items():
             if columns:
@@ -249,7 +256,7 @@ def report(arguments: argparse.Namespace, comm: Comm, learning: Learning, interr
         "alpha": parameters.alpha.tolist(),
         "stopped": fit.stopped,
         "ranks": comm.size,
-        "peak_memory": memory,
+        "peak_memory": most,
         "exit_code": STOPPED if interrupted else 0,
     }
 

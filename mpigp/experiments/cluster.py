@@ -63,6 +63,7 @@ class Cluster(Evaluator):
     def __init__(self, comm: Comm, rows: Rows, m: int, nodes: int, way: str) -> None:
         super().__init__(comm, GPLVM(), rows, m, rows.mu.shape[1])
         self.way = way
+        self.whole = next(rows.blocks())
         self.borders = [node * rows.chunks // nodes for node in range(nodes + 1)]  # of the nodes' chunks
         self.dead: frozenset[int] = frozenset()
         self._terms: dict[int, Terms] = {}
@@ -115,12 +116,12 @@ class Cluster(Evaluator):
 
     def _sum_statistics(self, inducing: Inducing) -> Words:
         return self._sum_nodes(
-            0, lambda part: self.model.add_statistics(inducing, self.rows, part), self.statistics_scale, 1
+            0, lambda part: self.model.add_statistics(inducing, self.whole, part), self.statistics_scale, 1
         )
 
     def _sum_gradient(self, inducing: Inducing, weights: Weights, scale: Floats) -> Words:
         self._scale = scale
-        words = self._sum_nodes(1, lambda part: self.model.add_gradient(inducing, self.rows, weights, part), scale, 2)
+        words = self._sum_nodes(1, lambda part: self.model.add_gradient(inducing, self.whole, weights, part), scale, 2)
         for gradient in self.rows.gradients.values():
             if self.lost and self.way == "rescale":
                 gradient *= self.rows.n / self.n_alive
