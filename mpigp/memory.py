@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import platform
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,12 +54,8 @@ def choose(comm: Comm, choice: str, needed: float) -> Choice:
 
 def available(comm: Comm) -> float:
     """Return the bytes that this rank may still take; ranks on a node share what is the node's. Called by all ranks."""
-    from mpi4py import MPI
-
-    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    ranks = node.size
-    node.Free()
-    return max(0.0, min(of_process(), of_node() / ranks))
+    nodes = comm.allgather(platform.node())
+    return max(0.0, min(of_process(), of_node() / nodes.count(platform.node())))
 
 
 def of_process(root: Path = Path("/")) -> float:
