@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from mpigp.errors import InputError
 
@@ -28,6 +29,23 @@ def check_writable(path: str | os.PathLike[str], *inputs: str | os.PathLike[str]
         raise InputError(
             f"{target}: the folder {folder} is not writable ({error.strerror}): choose another output path"
         ) from error
+
+
+class Stamp(NamedTuple):
+    """What tells a file from the one that was in its place before: no clock, for machines do not agree on the time."""
+
+    number: int
+    changed: int
+
+
+def stamp(path: str | os.PathLike[str]) -> Stamp | None:
+    """Return the stamp of a file; None where there is none."""
+    try:
+        with open(path, "rb") as file:  # opened, because a network's file system may remember an older one
+            found = os.fstat(file.fileno())
+    except OSError:
+        return None
+    return Stamp(found.st_ino, found.st_mtime_ns)
 
 
 def check_room(path: str | os.PathLike[str], size: int) -> None:

@@ -25,6 +25,7 @@ from mpigp.phases import PHASES
 from mpigp.provenance import Timing, timing
 from mpigp.ranks import gather_rows
 from mpigp.results import write_rows
+from mpigp.survival import confirm
 from mpigp.trace import Trace
 
 if TYPE_CHECKING:
@@ -55,21 +56,24 @@ def save(
             for vector in block.local:
                 for segment in vector:
                     list(gather_rows(comm, segment.reshape(-1, objective.q)))
+        confirm(comm)
         return
     check_room(path, expected_size(fit) + timed.seconds.nbytes + timed.rows.nbytes)
-    with replacing(path) as temporary, h5py.File(temporary, "w") as file:
-        write_model(file, fit, options["seed"], standardised, made, timed)
-        for name, values in latent.items():
-            write_rows(file, f"latent/{name}", comm, values, rows.n)
-        file["checkpoint/options"] = json.dumps(options, sort_keys=True)
-        for name, value in (fit.numbers() | optimizer.numbers()).items():
-            file[f"checkpoint/numbers/{name}"] = value
-        for name, block in optimizer.vectors().items():
-            file[f"checkpoint/vectors/{name}/shared"] = block.shared
-            for index, vector in enumerate(block.local):
-                for place, segment in enumerate(vector):
-                    where = f"checkpoint/vectors/{name}/local/{index}/{place}"
-                    write_rows(file, where, comm, segment.reshape(-1, objective.q), rows.n)
+    with replacing(path) as temporary:
+        with h5py.File(temporary, "w") as file:
+            write_model(file, fit, options["seed"], standardised, made, timed)
+            for name, values in latent.items():
+                write_rows(file, f"latent/{name}", comm, values, rows.n)
+            file["checkpoint/options"] = json.dumps(options, sort_keys=True)
+            for name, value in (fit.numbers() | optimizer.numbers()).items():
+                file[f"checkpoint/numbers/{name}"] = value
+            for name, block in optimizer.vectors().items():
+                file[f"checkpoint/vectors/{name}/shared"] = block.shared
+                for index, vector in enumerate(block.local):
+                    for place, segment in enumerate(vector):
+                        where = f"checkpoint/vectors/{name}/local/{index}/{place}"
+                        write_rows(file, where, comm, segment.reshape(-1, objective.q), rows.n)
+        confirm(comm)  # before the file takes its place: it was made of messages
 
 
 def arrive(comm: Comm, fit: Fit) -> Timing | None:

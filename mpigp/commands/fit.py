@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import time
 from contextlib import ExitStack
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from mpigp import checkpoint
 from mpigp.alarms import Alarms
-from mpigp.atomic import check_writable
-from mpigp.chunks import Share
+from mpigp.atomic import Stamp, check_writable, stamp
 from mpigp.copies import Keeper, restore
 from mpigp.data import find
 from mpigp.errors import InputError
 from mpigp.fitting import Fit
 from mpigp.forecast import dry_run
 from mpigp.hdf5 import read_rows, reading
-from mpigp.launch import STOPPED, saved_since
+from mpigp.launch import BAD_INPUT, STOPPED
 from mpigp.learning import CHOICES, Learning, Options, prepare
 from mpigp.missing import EmptyColumn
 from mpigp.objective import NAMES
@@ -27,7 +29,7 @@ from mpigp.parameters import effective_dimensions
 from mpigp.progress import Progress, keep_records, output
 from mpigp.provenance import provenance
 from mpigp.ranks import peak_memory, say, together
-from mpigp.survival import can_survive, is_failure, survivors
+from mpigp.survival import can_survive, confirm, is_failure, survivors
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -91,30 +93,50 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     """Learn; when ranks die on the way, go on with those that are left."""
     alarms = Alarms(comm, arguments.time_limit, arguments.checkpoint_every[1])
     keeper = Keeper() if arguments.on_failure == "recover" and can_survive() else None
-    lost: list[int] = []
-    began = time.time()
+    failure = Failure(stamp(arguments.output))
     while True:
         try:
-            return learn(arguments, comm, alarms, keeper, lost)
-        except InputError:
-            raise
+            return learn(arguments, comm, alarms, keeper, failure)
         except Exception as error:
             if not (can_survive() and is_failure(comm, error)):
+                if isinstance(error, InputError) and failure.lost:  # rank 0, who says it as a rule, may be gone
+                    return refuse(comm, error)
                 raise
+            failure.since = failure.since or time.monotonic()
             comm, gone = survivors(comm)
             if not gone:
                 raise
-        lost += gone
+        failure.lost += gone
         if keeper is None:
-            return give_up(arguments, comm, gone, began)
+            return give_up(arguments, comm, gone, failure)
         alarms.comm = comm
         if comm.rank == 0:
             say(f"rank {', '.join(map(str, gone))} was lost: going on with {comm.size}")
 
 
-def give_up(arguments: argparse.Namespace, comm: Comm, gone: list[int], began: float) -> dict[str, Any]:
+@dataclass
+class Failure:
+    """What is to be known about the ranks that died.
+
+    before : the stamp of the output file when the run began: one that differs is of this run
+    lost : the ranks.   since : when the first of those died that have not been recovered from; 0 where there are none
+    """
+
+    before: Stamp | None
+    lost: list[int] = field(default_factory=list)
+    since: float = 0.0
+
+
+def refuse(comm: Comm, error: InputError) -> dict[str, Any]:
+    """Say what is wrong with the input, and return the figures of a run that ends there."""
+    if comm.rank == 0:
+        say(str(error))
+    return {"master": comm.rank == 0, "exit_code": BAD_INPUT}
+
+
+def give_up(arguments: argparse.Namespace, comm: Comm, gone: list[int], failure: Failure) -> dict[str, Any]:
     """Say that ranks were lost, and return the figures of a run that ends there."""
-    kept = arguments.on_failure == "checkpoint" and saved_since(arguments.output, began)
+    kept = arguments.on_failure == "checkpoint" and stamp(arguments.output) not in (None, failure.before)
     if comm.rank == 0:
         remedy = "go on with --resume" if kept else "start again"
         say(f"rank {', '.join(map(str, gone))} was lost: {remedy}")
@@ -122,32 +144,47 @@ def give_up(arguments: argparse.Namespace, comm: Comm, gone: list[int], began: f
 
 
 def learn(
-    arguments: argparse.Namespace, comm: Comm, alarms: Alarms, keeper: Keeper | None, lost: list[int]
+    arguments: argparse.Namespace, comm: Comm, alarms: Alarms, keeper: Keeper | None, failure: Failure
 ) -> dict[str, Any]:
     """Read, initialise or take up, iterate, save.
 
-    keeper : has the copies to go on from, where ranks were `lost` before; None where none are to be kept
+    keeper : has the copies to go on from, where ranks were lost before; None where none are to be kept
     """
     every = arguments.checkpoint_every[0]
     with together(comm):
         options = options_of(arguments)
         if comm.rank == 0:
-            check_writable(arguments.output, arguments.data)
+            inputs = [arguments.data, *([arguments.init] if os.path.isfile(arguments.init) else [])]
+            check_writable(arguments.output, *inputs)
             if arguments.metrics:
-                check_writable(arguments.metrics, arguments.data, arguments.output)
+                check_writable(arguments.metrics, *inputs, arguments.output)
         n, share, X, Y = read(arguments, comm)
     if arguments.dry_run:
         q = options.latent if X is None else X.shape[1]
         assert q is not None
         return dry_run(options, comm, n, q, Y.shape[1])
+    held = keeper.holders(comm) if keeper is not None and failure.lost else None
+    saved = arguments.resume or (held is None and bool(failure.lost) and has_saved(arguments, comm, failure))
     try:
-        learning = prepare(comm, n, share, X, Y, options, resuming=arguments.resume)
+        learning = prepare(comm, n, share, X, Y, options, resuming=saved or held is not None)
     except EmptyColumn as error:
         raise InputError(f"{arguments.data}: /{arguments.y}: {error}") from error
     fit = learning.fit
     made = provenance(comm, options.threads, arguments.command_line)
-    with together(comm):
-        take_up(arguments, comm, learning, share, keeper, bool(lost))
+    if held is not None and keeper is not None and keeper.copy is not None:
+        restore(comm, fit, keeper.copy, held)
+    elif saved:
+        with together(comm), reading(arguments.output) as file:
+            checkpoint.check(file, learning.identity)
+            checkpoint.load(file, fit, share)
+    if keeper is not None:
+        keeper.refresh(comm, fit, at_once=True)
+    if failure.since:
+        source = "copies in memory" if held is not None else "the checkpoint" if saved else "the beginning"
+        if comm.rank == 0:
+            seconds = time.monotonic() - failure.since
+            say(f"recovered in {seconds:.2f} s: going on from {source}, at iteration {fit.iteration}")
+        failure.since = 0.0
 
     with ExitStack() as stack:
         progress = Progress(None, None)
@@ -162,8 +199,6 @@ def learn(
             progress(fit)
             if (every and fit.iteration % every == 0) or alarms.due():
                 checkpoint.save(arguments.output, comm, fit, learning.identity, learning.standardised, made)
-                if keeper is not None:
-                    keeper.saved = True
             if keeper is not None:
                 keeper.refresh(comm, fit)
 
@@ -171,8 +206,6 @@ def learn(
 
         def alarm() -> str:
             reason = alarms.agreed()
-            if keeper is not None:
-                keeper.settle()
             interrupted.extend([reason] if reason else [])
             return reason
 
@@ -180,7 +213,18 @@ def learn(
         fit.run(alarm, told)
         progress.end()
     checkpoint.save(arguments.output, comm, fit, learning.identity, learning.standardised, made)
-    return report(arguments, comm, learning, bool(interrupted)) | {"lost": lost, "master": comm.rank == 0}
+    memory = peak_memory(comm)
+    confirm(comm)  # so that all ranks end here, or none
+    figures = report(arguments, comm, learning, bool(interrupted))
+    return figures | {"peak_memory": memory, "lost": failure.lost, "master": comm.rank == 0}
+
+
+def has_saved(arguments: argparse.Namespace, comm: Comm, failure: Failure) -> bool:
+    """Return whether this run has written a checkpoint, as rank 0 sees it. Called by all ranks."""
+    found = np.array([stamp(arguments.output) not in (None, failure.before)])
+    comm.Bcast(found)
+    confirm(comm)
+    return bool(found[0])
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
@@ -202,29 +246,10 @@ def read(arguments: argparse.Namespace, comm: Comm) -> tuple[int, Any, Any, Any]
         return sets.n, share, X, read_rows(sets.Y, *share, missing=arguments.missing)
 
 
-def take_up(
-    arguments: argparse.Namespace, comm: Comm, learning: Learning, share: Share, keeper: Keeper | None, after: bool
-) -> None:
-    """Take the fit to the ranks' copies `after` a failure, or to the checkpoint in the output file, where asked to.
-
-    Where there is neither, it begins again: its bits are the same.
-    """
-    saved = arguments.resume
-    if after and keeper is not None:
-        if restore(comm, learning.fit, keeper.copies):
-            return
-        saved = saved or any(comm.allgather(keeper.saved))
-    if saved:
-        with reading(arguments.output) as file:
-            checkpoint.check(file, learning.identity)
-            checkpoint.load(file, learning.fit, share)
-
-
 def report(arguments: argparse.Namespace, comm: Comm, learning: Learning, interrupted: bool) -> dict[str, Any]:
     """Say how it ended, and return the figures."""
     fit = learning.fit
     parameters = fit.objective.parameters(fit.optimizer.point)
-    memory = peak_memory(comm)
     if comm.rank == 0:
         for column, columns in learning.constant.items():
             if columns:
@@ -248,7 +273,6 @@ def report(arguments: argparse.Namespace, comm: Comm, learning: Learning, interr
         "alpha": parameters.alpha.tolist(),
         "stopped": fit.stopped,
         "ranks": comm.size,
-        "peak_memory": memory,
         "exit_code": STOPPED if interrupted else 0,
     }
 
