@@ -80,6 +80,7 @@ def launch(ranks: int, threads: int, arguments: list[str], model: str | None = N
             return code
         if not job.began and starts:  # nothing has run: the launcher's own trouble, on a busy machine
             starts -= 1
+            say("no rank came up: starting them again")
             continue
         if model is None:
             return code

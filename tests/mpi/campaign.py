@@ -3,7 +3,7 @@
     python tests/mpi/campaign.py --runs 100 [--seed S]
 
 Each run has 4 to 6 ranks, of which 1 to 3 are killed with SIGKILL, in each phase in turn: while they start, initialise,
-iterate, write a checkpoint or recover, at once, and the master.
+iterate, write a checkpoint, recover or end, several at once, the master, and the launcher with all of them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ LIMIT = 120  # seconds of a run: several times what the slowest takes on a busy 
 ITERATIONS = 40
 SETTINGS = ("--hold", 5, "--max-iter", ITERATIONS, "--tolerance", 0, "--gradient-tolerance", 0)
 TAG = "MPIGP_CAMPAIGN"
-PHASES = ("start", "initialisation", "iteration", "checkpoint", "recovery", "at once", "master")
+PHASES = ("start", "initialisation", "iteration", "checkpoint", "recovery", "at once", "master", "end", "launcher")
 RECOVERED = re.compile(r"recovered in ([0-9.]+) s: going on from (.*), at iteration")
+
+AGAIN = re.compile("starting (it|them) again")
 
 
 class Result(NamedTuple):
@@ -119,6 +121,16 @@ class Run:
                 os.kill(alive[rank], signal.SIGKILL)
         return len(victims)
 
+    def kill_launcher(self) -> int:
+        """Kill mpiexec; return 1 where it was there."""
+        for process in ranks_of(self.tag).values():
+            with suppress(OSError):
+                parent = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+                if parent > 1:
+                    os.kill(parent, signal.SIGKILL)
+                    return 1
+        return 0
+
 
 def strike(each: Run, phase: str, ranks: int, chance: random.Random) -> int:
     """Kill ranks of a run in a phase of it; return how many."""
@@ -141,12 +153,16 @@ def strike(each: Run, phase: str, ranks: int, chance: random.Random) -> int:
         each.wait(have_met, 0.001)
         time.sleep(chance.uniform(0.0, 0.2))
         return each.kill(victims)
-    wanted = chance.randrange(1, ITERATIONS - 10)
+    wanted = chance.randrange(1, ITERATIONS - 10) if phase != "end" else ITERATIONS
     each.wait(lambda: iterations() >= wanted)
     if phase == "checkpoint":
         each.wait(lambda: any(each.output.parent.glob(".model.h5.*.part")), 0.0)
         return each.kill(victims)
     time.sleep(chance.uniform(0.0, 0.05))
+    if phase == "launcher":
+        return each.kill_launcher()
+    if phase == "end":
+        return each.kill(victims)
     if phase == "at once":
         return each.kill(chance.sample(range(ranks), chance.choice([2, 3])))
     if phase == "master":
@@ -154,7 +170,7 @@ def strike(each: Run, phase: str, ranks: int, chance: random.Random) -> int:
     if phase == "recovery":
         done = each.kill(victims[:1])
         each.wait(lambda: "was lost" in each.said, 0.001)
-        time.sleep(chance.uniform(0.0, 0.3))
+        time.sleep(chance.uniform(0.0, 0.05))
         return done + each.kill(chance.sample(range(ranks), 2))
     done = 0
     for rank in victims:  # in iterations: one by one
@@ -183,7 +199,7 @@ def one(inputs: Inputs, model: str, undisturbed: Path, folder: Path, phase: str,
     found = RECOVERED.findall(each.said)
     fallbacks = sum(source == "the checkpoint" for _, source in found)
     lost = [float(each) for each, _ in found]
-    return Result(phase, ranks, done, len(found), fallbacks, each.said.count("starting it again"), lost, seconds, fault)
+    return Result(phase, ranks, done, len(found), fallbacks, len(AGAIN.findall(each.said)), lost, seconds, fault)
 
 
 def campaign(folder: Path, runs: int, seed: int = 0) -> list[Result]:
