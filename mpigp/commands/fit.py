@@ -6,7 +6,7 @@ import argparse
 import math
 import os
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from mpigp.errors import InputError
 from mpigp.fitting import Fit
 from mpigp.forecast import dry_run
 from mpigp.hdf5 import read_rows, reading
+from mpigp.heartbeat import Heartbeat
 from mpigp.launch import BAD_INPUT, STOPPED
 from mpigp.learning import CHOICES, Learning, Options, prepare
 from mpigp.missing import EmptyColumn
@@ -66,6 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--missing", action="store_true", help="GPLVM: NaN entries of Y are missing, and take no part")
     add("--on-failure", choices=["recover", "checkpoint", "abort"], default="recover",
         help="when ranks die: go on with the others (default, where the MPI can), or stop")  # fmt: skip
+    add("--stall-timeout", type=seconds, metavar="S",
+        help="a rank that does not answer for so many seconds is ended, as if it had died")  # fmt: skip
     add("--dry-run", action="store_true", help="print memory, messages and estimated seconds, and run nothing")
     add("--time-limit", type=float, default=math.inf, metavar="S", help="seconds, after which it saves and stops")
     add("--metrics", metavar="FILE.jsonl", help="write one JSON object per iteration to this file")
@@ -89,29 +92,46 @@ def interval(text: str) -> tuple[int, float]:
     return found
 
 
+def seconds(text: str) -> float:
+    """Return a number of seconds ≥ 1."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 1 <= found < math.inf:
+        raise argparse.ArgumentTypeError(f"is {text}: give seconds, at least 1")
+    return found
+
+
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     """Learn; when ranks die on the way, go on with those that are left."""
     alarms = Alarms(comm, arguments.time_limit, arguments.checkpoint_every[1])
     keeper = Keeper() if arguments.on_failure == "recover" and can_survive() else None
     failure = Failure(stamp(arguments.output))
-    while True:
-        try:
-            return learn(arguments, comm, alarms, keeper, failure)
-        except Exception as error:
-            if not (can_survive() and is_failure(comm, error)):
-                if isinstance(error, InputError) and failure.lost:  # rank 0, who says it as a rule, may be gone
-                    return refuse(comm, error)
-                raise
-            failure.since = failure.since or time.monotonic()
-            comm, gone = survivors(comm)
-            if not gone:
-                raise
-        failure.lost += gone
-        if keeper is None:
-            return give_up(arguments, comm, gone, failure)
-        alarms.comm = comm
-        if comm.rank == 0:
-            say(f"rank {', '.join(map(str, gone))} was lost: going on with {comm.size}")
+    with ExitStack() as stack:
+        heartbeat: Heartbeat | None = None
+        while True:
+            try:
+                if arguments.stall_timeout and heartbeat is None:
+                    heartbeat = stack.enter_context(closing(Heartbeat(comm, arguments.stall_timeout)))
+                return learn(arguments, comm, alarms, keeper, failure)
+            except Exception as error:
+                if not (can_survive() and is_failure(comm, error)):
+                    if isinstance(error, InputError) and failure.lost:  # rank 0, who says it as a rule, may be gone
+                        return refuse(comm, error)
+                    raise
+                failure.since = failure.since or time.monotonic()
+                comm, gone = survivors(comm)
+                if not gone:
+                    raise
+            failure.lost += gone
+            if keeper is None:
+                return give_up(arguments, comm, gone, failure)
+            alarms.comm = comm
+            if heartbeat is not None:
+                heartbeat.forget(gone)
+            if comm.rank == 0:
+                say(f"rank {', '.join(map(str, gone))} was lost: going on with {comm.size}")
 
 
 @dataclass

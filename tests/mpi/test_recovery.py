@@ -21,7 +21,9 @@ LIMIT = 120  # seconds: several times what a run takes on a busy machine
 LONG = 100_000  # iterations: more than are made before the kill
 
 
-def killed(folder: Path, ranks: int, victims: list[int], *options: object) -> tuple[int, str, Path]:
+def killed(
+    folder: Path, ranks: int, victims: list[int], *options: object, by: signal.Signals = signal.SIGKILL
+) -> tuple[int, str, Path]:
     """Run a fit, kill ranks after its tenth iteration, and return its exit code, what it said, and its model."""
     inputs = write_inputs(folder, "gplvm", 700, 7, 2, 3)
     output, metrics, tag = folder / "model.h5", folder / "metrics.jsonl", uuid.uuid4().hex
@@ -40,7 +42,7 @@ def killed(folder: Path, ranks: int, victims: list[int], *options: object) -> tu
         alive = ranks_of(tag)
         assert sorted(alive) == list(range(ranks))
         for victim in victims:
-            os.kill(alive[victim], signal.SIGKILL)
+            os.kill(alive[victim], by)
         _, said = process.communicate(timeout=LIMIT)
     finally:
         end_session(process.pid)
@@ -79,6 +81,34 @@ def test_told_to_end_at_a_failure_it_ends(tmp_path: Path) -> None:
     code, said, output = killed(tmp_path, 3, [1], "--on-failure", "abort", "--max-iter", LONG)
     assert code not in (0, 75), said
     assert not output.exists()
+
+
+@pytest.mark.parametrize("victims", [[2], [0]], ids=["one", "the master"])
+def test_a_rank_that_stops_answering_is_ended_and_the_others_go_on(tmp_path: Path, victims: list[int]) -> None:
+    settings = ("--max-iter", 300, "--stall-timeout", 2)
+    code, said, output = killed(tmp_path, 3, victims, *settings, by=signal.SIGSTOP)
+    assert code == 0, said
+    assert said.count(f"mpigp: rank {victims[0]} has not answered for 2 s: it is treated as failed") == 1
+    assert f"rank {victims[0]} was lost: going on with 2" in said
+    assert differences(undisturbed(tmp_path, "--max-iter", 300), output) == []
+
+
+def test_where_mpi_cannot_survive_a_rank_that_stops_answering_ends_the_job(tmp_path: Path) -> None:
+    options = ("--on-failure", "checkpoint", "--checkpoint-every", 2, "--stall-timeout", 2, "--max-iter", LONG)
+    code, said, _ = killed(tmp_path, 3, [1], *options, by=signal.SIGSTOP)
+    assert code == 75, said
+    assert [line for line in said.splitlines() if line.startswith("mpigp: ")] == [
+        "mpigp: rank 1 has not answered for 2 s: it is treated as failed",
+        "mpigp: the job died, because a rank or its launcher was killed: go on with --resume",
+    ]
+
+
+def test_nobody_who_answers_is_ended(tmp_path: Path) -> None:
+    inputs = write_inputs(tmp_path, "gplvm", 700, 7, 2, 3)
+    outcome = run(4, *fit(inputs, tmp_path / "model.h5", "gplvm", *SETTINGS, "--max-iter", 1000, "--stall-timeout", 1))
+    assert outcome.code == 0, outcome
+    assert outcome.seconds > 3
+    assert outcome.ours == []
 
 
 @pytest.mark.slow
