@@ -82,9 +82,7 @@ def launch(ranks: int, threads: int, arguments: list[str], model: str | None = N
             starts -= 1
             say("no rank came up: starting them again")
             continue
-        if model is None:
-            return code
-        saved = stamp(model) not in (None, before)
+        saved = model is not None and stamp(model) not in (None, before)
         if saved and "--resume" not in command:
             command.append("--resume")
         if not restarts:

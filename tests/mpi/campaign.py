@@ -35,6 +35,7 @@ LIMIT = 120  # seconds of a run: several times what the slowest takes on a busy 
 ITERATIONS = 40
 SETTINGS = ("--hold", 5, "--max-iter", ITERATIONS, "--tolerance", 0, "--gradient-tolerance", 0)
 TAG = "MPIGP_CAMPAIGN"
+RANK = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")  # what Open MPI and MPICH tell a rank
 PHASES = ("start", "initialisation", "iteration", "checkpoint", "recovery", "at once", "master", "end", "launcher")
 RECOVERED = re.compile(r"recovered in ([0-9.]+) s: going on from (.*), at iteration")
 
@@ -66,27 +67,30 @@ def environments(tag: str) -> dict[int, dict[str, str]]:
         with suppress(OSError):
             environment = dict(item.split("=", 1) for item in (path / "environ").read_text().split("\0") if "=" in item)
             alive = (path / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-            if alive and environment.get(TAG) == tag and "OMPI_COMM_WORLD_RANK" in environment:
+            if alive and environment.get(TAG) == tag and any(name in environment for name in RANK):
                 found[int(path.name)] = environment
     return found
 
 
 def ranks_of(tag: str) -> dict[int, int]:
     """Return the process of each rank that is alive, by its rank."""
-    return {int(each["OMPI_COMM_WORLD_RANK"]): process for process, each in environments(tag).items()}
+    found = environments(tag).items()
+    return {int(next(each[name] for name in RANK if name in each)): process for process, each in found}
 
 
 class Run:
-    """A fit that is under way, and what it has said so far."""
+    """A fit that is under way, and what it has said so far; by default started by `--ranks`."""
 
-    def __init__(self, inputs: Inputs, model: str, folder: Path, ranks: int, *options: object) -> None:
+    def __init__(
+        self, inputs: Inputs, model: str, folder: Path, ranks: int, *options: object, start: list[object] | None = None
+    ) -> None:
         self.output, self.metrics, self.tag = folder / "model.h5", folder / "metrics.jsonl", uuid.uuid4().hex
         self.output.unlink(missing_ok=True)
         self.metrics.write_text("")
         words = [*fit(inputs, self.output, model, *SETTINGS, *options), "--metrics", self.metrics]
         self.began = time.perf_counter()
         self.process = subprocess.Popen(
-            [sys.executable, str(ROOT / "run.py"), "--ranks", str(ranks), *map(str, words)],
+            [*map(str, start or [sys.executable, ROOT / "run.py", "--ranks", ranks]), *map(str, words)],
             env={**os.environ, TAG: self.tag}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             start_new_session=True,
         )  # fmt: skip
@@ -112,13 +116,17 @@ class Run:
         self._reader.join(10)
         return self.process.wait()
 
-    def kill(self, ranks: list[int]) -> int:
+    def iterations(self) -> int:
+        """Return how many iterations were made."""
+        return self.metrics.read_text().count("\n")
+
+    def kill(self, ranks: list[int], by: signal.Signals = signal.SIGKILL) -> int:
         """Kill those of the ranks that are alive, but leave one; return how many."""
         alive = ranks_of(self.tag)
         victims = [rank for rank in ranks if rank in alive][: len(alive) - 1]
         for rank in victims:
             with suppress(ProcessLookupError):
-                os.kill(alive[rank], signal.SIGKILL)
+                os.kill(alive[rank], by)
         return len(victims)
 
     def kill_launcher(self) -> int:
@@ -132,6 +140,38 @@ class Run:
         return 0
 
 
+def killed(
+    folder: Path,
+    ranks: int,
+    victims: list[int],
+    *options: object,
+    by: signal.Signals = signal.SIGKILL,
+    start: list[object] | None = None,
+) -> tuple[int, str, float, Path]:
+    """Run a fit, and kill ranks after its tenth iteration.
+
+    Returns
+    -------
+    its exit code, what it said, the seconds from the kill to its end, and its model
+    """
+    each = Run(write_inputs(folder, "gplvm", 700, 7, 2, 3), "gplvm", folder, ranks, *options, start=start)
+    try:
+        each.wait(lambda: each.iterations() >= 10)
+        assert each.kill(victims, by) == len(victims), each.said
+        moment = time.perf_counter()
+        return each.end(), each.said, time.perf_counter() - moment, each.output
+    finally:
+        end_session(each.process.pid)
+
+
+def undisturbed(folder: Path, *options: object) -> Path:
+    """Return the model of the same fit on one rank, in which nobody dies."""
+    outcome = run(None, *fit(write_inputs(folder / "alone", "gplvm", 700, 7, 2, 3), folder / "alone.h5", "gplvm",
+                             *SETTINGS, *options))  # fmt: skip
+    assert outcome.code == 0, outcome
+    return folder / "alone.h5"
+
+
 def strike(each: Run, phase: str, ranks: int, chance: random.Random) -> int:
     """Kill ranks of a run in a phase of it; return how many."""
     victims = chance.sample(range(ranks), chance.choice([1, 2, 3]))
@@ -142,9 +182,6 @@ def strike(each: Run, phase: str, ranks: int, chance: random.Random) -> int:
         met[:] = [folder for folder in folders if os.path.isdir(folder) and os.listdir(folder)]
         return bool(met)
 
-    def iterations() -> int:
-        return each.metrics.read_text().count("\n")
-
     if phase == "start":
         each.wait(lambda: len(ranks_of(each.tag)) == ranks)
         time.sleep(chance.uniform(0.0, 1.5))
@@ -154,7 +191,7 @@ def strike(each: Run, phase: str, ranks: int, chance: random.Random) -> int:
         time.sleep(chance.uniform(0.0, 0.2))
         return each.kill(victims)
     wanted = chance.randrange(1, ITERATIONS - 10) if phase != "end" else ITERATIONS
-    each.wait(lambda: iterations() >= wanted)
+    each.wait(lambda: each.iterations() >= wanted)
     if phase == "checkpoint":
         each.wait(lambda: any(each.output.parent.glob(".model.h5.*.part")), 0.0)
         return each.kill(victims)
