@@ -19,7 +19,7 @@ from mpigp.chunks import Share
 from mpigp.errors import InputError
 from mpigp.fitting import Fit
 from mpigp.hdf5 import whole
-from mpigp.modelfile import Standardisation
+from mpigp.modelfile import VERSION, Standardisation, check_version
 from mpigp.objective import Objective
 from mpigp.phases import PHASES
 from mpigp.provenance import Timing, timing
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Comm
 
 Floats = NDArray[np.float64]
-VERSION = 1
 OVERHEAD = 2**16  # bytes, and more, that HDF5 itself takes
 
 
@@ -141,6 +140,7 @@ def write_posterior(file: h5py.File, objective: Objective) -> None:
 def check(file: h5py.File, options: dict[str, Any]) -> None:
     """Refuse a checkpoint that is none, or that was made with other data, model or options."""
     name = file.filename
+    check_version(file)
     if "checkpoint/options" not in file:
         raise InputError(f"{name}: holds no checkpoint: --resume takes what an earlier `fit -o` wrote")
     with whole(f"{name}: /checkpoint"):

@@ -157,14 +157,17 @@ def _fill(fit: Fit, shared: Floats, rows: Floats) -> None:
 
 
 class Keeper:
-    """Keeps a copy of a fit fresh, for a small share of its time."""
+    """Keeps a copy of a fit fresh, for a small share of its time; count and seconds are of all that were taken."""
 
     def __init__(self) -> None:
         self.copy: Copy | None = None
+        self.count, self.seconds = 0, 0.0
         self._taken, self._cost = -math.inf, 0.0
 
     def refresh(self, comm: Comm, fit: Fit, at_once: bool = False) -> None:
         """Take a copy `at_once`, or if rank 0's clock says that it is worth its while. Called by all ranks."""
+        if comm.size == 1:
+            return  # nobody is left to outlive it
         now = time.monotonic()
         due = np.array([at_once or SHARE * (now - self._taken) >= self._cost])
         comm.Bcast(due)
@@ -173,6 +176,7 @@ class Keeper:
         self.copy = take(comm, fit)  # raises where not all have theirs; then this one stays
         self._taken = time.monotonic()
         self._cost = self._taken - now
+        self.count, self.seconds = self.count + 1, self.seconds + self._cost
 
     def holders(self, comm: Comm) -> list[Holder] | None:
         """Return who holds the rows of each rank at the time of the copies; None where rows are lost. Called by all."""

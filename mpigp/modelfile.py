@@ -15,6 +15,7 @@ from mpigp.parameters import Globals
 
 Floats = NDArray[np.float64]
 
+VERSION = 1  # of the model files that are written, and the newest that is read
 REMEDY = (
     "a parameter file has /Z (m, q), /beta, /kernel/variance, /kernel/alpha (q,), and for a GPLVM "
     "/latent/mu and /latent/S (n, q)"
@@ -34,8 +35,19 @@ class Standardisation(NamedTuple):
         return values
 
 
+def check_version(file: h5py.File) -> None:
+    """Refuse a file of a later version of this program."""
+    version = file.attrs.get("version", VERSION)
+    if np.ndim(version) or not isinstance(version, (int, np.integer)) or version > VERSION:
+        raise InputError(
+            f"{file.filename}: attribute version: is {version!s}: this mpigp reads files up to version {VERSION}: "
+            "install a newer mpigp"
+        )
+
+
 def read_model(file: h5py.File) -> Model:
     """Return the model that the file's attribute names."""
+    check_version(file)
     name = file.attrs.get("model", "")
     name = name.decode() if isinstance(name, bytes) else name
     if not isinstance(name, str) or name not in MODELS:
@@ -75,6 +87,7 @@ def read_globals(file: h5py.File) -> Globals:
 
 def read_latent(file: h5py.File, n: int, q: int, start: int, stop: int) -> tuple[Floats, Floats]:
     """Return rows [start, stop) of mu and S, of n rows and q columns."""
+    check_version(file)
     found = {}
     for name in ("latent/mu", "latent/S"):
         item = dataset(file, name, 2, REMEDY)

@@ -236,7 +236,8 @@ def learn(
     memory = peak_memory(comm)
     confirm(comm)  # so that all ranks end here, or none
     figures = report(arguments, comm, learning, bool(interrupted))
-    return figures | {"peak_memory": memory, "lost": failure.lost, "master": comm.rank == 0}
+    kept = {} if keeper is None else {"copies": keeper.count, "copy_seconds": keeper.seconds}
+    return figures | {"peak_memory": memory, "lost": failure.lost, **kept, "master": comm.rank == 0}
 
 
 def has_saved(arguments: argparse.Namespace, comm: Comm, failure: Failure) -> bool:
