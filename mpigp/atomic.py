@@ -7,6 +7,7 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,6 +57,13 @@ def check_room(path: str | os.PathLike[str], size: int) -> None:
             os.posix_fallocate(file.fileno(), 0, size)
     except OSError as error:
         raise OSError(f"{target}: could not be written, and is as it was before: {error.strerror}") from error
+
+
+def discard_parts(path: str | os.PathLike[str]) -> None:
+    """Delete what processes that were killed have left of `path` beside it."""
+    target = Path(path)
+    for left in target.parent.glob(f".{escape(target.name)}.*.part"):
+        left.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from mpigp.atomic import stamp
+from mpigp.atomic import discard_parts, stamp
 from mpigp.errors import InputError
 from mpigp.ranks import say
 
@@ -82,6 +82,8 @@ def launch(ranks: int, threads: int, arguments: list[str], model: str | None = N
             starts -= 1
             say("no rank came up: starting them again")
             continue
+        if model is not None:
+            discard_parts(model)
         saved = model is not None and stamp(model) not in (None, before)
         if saved and "--resume" not in command:
             command.append("--resume")

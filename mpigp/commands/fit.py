@@ -14,7 +14,7 @@ import numpy as np
 
 from mpigp import checkpoint
 from mpigp.alarms import Alarms
-from mpigp.atomic import Stamp, check_writable, stamp
+from mpigp.atomic import Stamp, check_writable, discard_parts, stamp
 from mpigp.copies import Keeper, restore
 from mpigp.data import find
 from mpigp.errors import InputError
@@ -158,6 +158,7 @@ def give_up(arguments: argparse.Namespace, comm: Comm, gone: list[int], failure:
     """Say that ranks were lost, and return the figures of a run that ends there."""
     kept = arguments.on_failure == "checkpoint" and stamp(arguments.output) not in (None, failure.before)
     if comm.rank == 0:
+        discard_parts(arguments.output)
         remedy = "go on with --resume" if kept else "start again"
         say(f"rank {', '.join(map(str, gone))} was lost: {remedy}")
     return {"lost": gone, "master": comm.rank == 0, "exit_code": STOPPED if kept else 1}
@@ -176,6 +177,8 @@ def learn(
         if comm.rank == 0:
             inputs = [arguments.data, *([arguments.init] if os.path.isfile(arguments.init) else [])]
             check_writable(arguments.output, *inputs)
+            if failure.lost:
+                discard_parts(arguments.output)
             if arguments.metrics:
                 check_writable(arguments.metrics, *inputs, arguments.output)
         n, share, X, Y = read(arguments, comm)

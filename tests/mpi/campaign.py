@@ -92,7 +92,7 @@ class Run:
         self.process = subprocess.Popen(
             [*map(str, start or [sys.executable, ROOT / "run.py", "--ranks", ranks]), *map(str, words)],
             env={**os.environ, TAG: self.tag}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-            start_new_session=True,
+            start_new_session=True, cwd=folder,
         )  # fmt: skip
         self.said = ""
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -233,6 +233,8 @@ def one(inputs: Inputs, model: str, undisturbed: Path, folder: Path, phase: str,
     seconds = time.perf_counter() - each.began
     if not fault and (differ := differences(undisturbed, each.output)):
         fault = f"other bits: {differ}: {each.said[-1000:]}"
+    if not fault and (parts := list(folder.glob(".*.part"))):
+        fault = f"left behind: {parts}"
     found = RECOVERED.findall(each.said)
     fallbacks = sum(source == "the checkpoint" for _, source in found)
     lost = [float(each) for each, _ in found]

@@ -22,6 +22,14 @@ def test_the_others_go_on_to_the_same_bits(tmp_path: Path, victims: list[int]) -
     assert differences(undisturbed(tmp_path, "--max-iter", 300), output) == []
 
 
+def test_ranks_without_rows_are_no_hindrance(tmp_path: Path) -> None:
+    """700 rows are eleven chunks: one of twelve ranks has none."""
+    code, said, _, output = killed(tmp_path, 12, [0, 5, 9], "--max-iter", 60)
+    assert code == 0, said
+    assert "recovered in" in said
+    assert differences(undisturbed(tmp_path, "--max-iter", 60), output) == []
+
+
 def test_told_to_stop_at_a_failure_it_stops_with_its_checkpoint(tmp_path: Path) -> None:
     options = ("--on-failure", "checkpoint", "--checkpoint-every", 2)
     code, said, _, output = killed(tmp_path, 3, [1], *options, "--max-iter", LONG)
