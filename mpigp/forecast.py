@@ -20,14 +20,20 @@ if TYPE_CHECKING:
 
 PROCESS = 100e6  # bytes of Python and its libraries
 VECTORS = {"lbfgs": 25, "scg": 6, "gd": 4}  # as long as mu and S together, that an optimiser holds
+KEPT = {"lbfgs": 22, "scg": 3, "gd": 2}  # of them, that a copy for the death of ranks holds
+COPIES = 4  # while one is taken: two of its own rows, two of its neighbour's
 SAMPLE = 4  # chunks that are timed
 
 
-def dry_run(options: Options, comm: Comm, n: int, q: int, d: int) -> dict[str, Any]:
-    """Print and return memory per rank, bytes per iteration, and seconds per iteration, estimated from a few chunks."""
+def dry_run(options: Options, comm: Comm, n: int, q: int, d: int, copies: bool = False) -> dict[str, Any]:
+    """Print and return memory per rank, bytes per iteration, and seconds per iteration, estimated from a few chunks.
+
+    copies : whether ranks keep copies of each other's rows
+    """
     m, latent = options.inducing, options.model == "gplvm"
     largest = max(share(n, rank, comm.size).rows for rank in range(comm.size))
     numbers = d + q * (1 + 3 * latent) + 2 * q * latent * VECTORS[options.optimizer]
+    numbers += 2 * q * latent * KEPT[options.optimizer] * COPIES * copies
     memory = PROCESS + 8 * largest * numbers
     messages = sample(options, m, q, d)
     vectors = DIGITS * 8 * (2 * 21 + 1 if options.optimizer == "lbfgs" else 3)

@@ -185,7 +185,7 @@ def learn(
     if arguments.dry_run:
         q = options.latent if X is None else X.shape[1]
         assert q is not None
-        return dry_run(options, comm, n, q, Y.shape[1])
+        return dry_run(options, comm, n, q, Y.shape[1], copies=keeper is not None and comm.size > 1)
     held = keeper.holders(comm) if keeper is not None and failure.lost else None
     saved = arguments.resume or (held is None and bool(failure.lost) and has_saved(arguments, comm, failure))
     try:
