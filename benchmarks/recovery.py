@@ -1,6 +1,6 @@
 """Measure what it costs to be ready for the death of a rank, and how long recovery takes when one dies.
 
-    python -m benchmarks.recovery [--rows N] [--iterations K] [--rounds R] [-o FILE.json]
+    python -m benchmarks.recovery [--rows N] [--iterations K] [--rounds R] [--modes MODE ...] [-o FILE.json]
 
 Fits of oil flow (GPLVM, m = 50, q = 10, d = 12) on two ranks, in turn:
 
@@ -8,8 +8,8 @@ Fits of oil flow (GPLVM, m = 50, q = 10, d = 12) on two ranks, in turn:
 `abort`     under the same MPI, without copies
 `plain`     under an MPI that does not survive
 
-All three make the same iterations, bit for bit, so their seconds are compared iteration by iteration. Then a rank of a
-fit is killed, and the seconds that its recovery takes are set beside those of reading its rows.
+All three make the same iterations, bit for bit. With `--rounds 0` a rank is killed instead, and the seconds that its
+recovery takes are set beside those of reading its rows.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def timed(mode: str, words: list[str], metrics: Path) -> dict[str, Any]:
     }
 
 
-def cost(words: list[str], folder: Path, rounds: int) -> dict[str, Any]:
+def cost(words: list[str], folder: Path, rounds: int, modes: list[str]) -> dict[str, Any]:
     """Run the modes in turn; return, for each, the median over the rounds of its seconds per iteration."""
-    runs: dict[str, list[dict[str, Any]]] = {"recover": [], "abort": [], "plain": []}
+    runs: dict[str, list[dict[str, Any]]] = {mode: [] for mode in modes}
     for _ in range(rounds):
         for mode, found in runs.items():
             found.append(timed(mode, words, folder / "metrics.jsonl"))
@@ -76,29 +76,21 @@ def cost(words: list[str], folder: Path, rounds: int) -> dict[str, Any]:
     means = {mode: [sum(run["each"]) / len(run["each"]) for run in found] for mode, found in runs.items()}
     medians = {mode: median(values) for mode, values in means.items()}
     recover = runs["recover"]
-    result = {
-        "seconds_per_iteration": means,
-        "over_abort": medians["recover"] / medians["abort"] - 1,
-        "over_plain": medians["recover"] / medians["plain"] - 1,
-        "share_of_copies": sum(run["copy_seconds"] for run in recover) / sum(run["seconds"] for run in recover),
-        "copies": [run["copies"] for run in recover],
-        "seconds_per_copy": sum(run["copy_seconds"] for run in recover) / sum(run["copies"] for run in recover),
-    }
+    spent, copies = (sum(run[name] for run in recover) for name in ("copy_seconds", "copies"))
+    share_of_copies = spent / sum(run["seconds"] for run in recover)
+    over = {mode: medians["recover"] / medians[mode] - 1 for mode in modes if mode != "recover"}
     for mode, values in means.items():
         print(f"{mode:8} {medians[mode]:.4f} s per iteration (of rounds: {' '.join(f'{v:.4f}' for v in values)})")
     print(
-        f"recover costs {result['over_abort']:+.1%} over abort and {result['over_plain']:+.1%} over plain; "
-        f"asked: {COST:.0%}"
+        f"{copies} copies, {spent / max(copies, 1):.3f} s each, {share_of_copies:.2%} of the time (asked: {COST:.0%})"
     )
-    print(
-        f"copies: {result['copies']}, {result['seconds_per_copy']:.3f} s each, "
-        f"{result['share_of_copies']:.2%} of the time"
-    )
-    return result
+    for mode, value in over.items():
+        print(f"recover takes {value:+.1%} over {mode}")
+    return {"seconds_per_iteration": means, "over": over, "copies": copies, "share_of_copies": share_of_copies}
 
 
-def recovery(words: list[str], folder: Path, data: Path) -> dict[str, Any]:
-    """Kill the second rank of a fit at its sixth iteration; return what its recovery took."""
+def recovery(words: list[str], folder: Path, data: Path, iteration: int) -> dict[str, Any]:
+    """Kill the second rank of a fit at an iteration; return what its recovery took."""
     metrics = folder / "killed.jsonl"
     metrics.write_text("")
     process = subprocess.Popen(
@@ -108,9 +100,9 @@ def recovery(words: list[str], folder: Path, data: Path) -> dict[str, Any]:
     )  # fmt: skip
     try:
         end = time.monotonic() + TIMEOUT
-        while metrics.read_text().count("\n") < 6:
+        while metrics.read_text().count("\n") < iteration:
             if process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError("the fit did not get to its sixth iteration")
+                raise RuntimeError(f"the fit did not get to iteration {iteration}")
             time.sleep(0.05)
         os.kill(second_rank(str(folder)), signal.SIGKILL)
         _, said = process.communicate(timeout=TIMEOUT)
@@ -148,8 +140,11 @@ def main() -> None:
     """Measure both, print, and write the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--iterations", type=int, default=30)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--iterations", type=int, default=150, help="enough for a copy to be taken")
+    parser.add_argument("--rounds", type=int, default=3, help="of the cost; 0 for the recovery")
+    parser.add_argument(
+        "--modes", nargs="+", choices=["recover", "abort", "plain"], default=["recover", "abort", "plain"]
+    )
     parser.add_argument("-o", "--output", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -160,8 +155,9 @@ def main() -> None:
                  "--latent", "10", "--tolerance", "0", "--max-iter", str(arguments.iterations)]  # fmt: skip
         record: dict[str, Any] = {"machine": machine.describe(), "rows": arguments.rows}
         if arguments.rounds:
-            record["cost"] = cost(words, folder, arguments.rounds)
-        record["recovery"] = recovery([*words[:-1], "12"], folder, data)
+            record["cost"] = cost(words, folder, arguments.rounds, arguments.modes)
+        else:
+            record["recovery"] = recovery(words, folder, data, arguments.iterations - 5)
     if arguments.output:
         arguments.output.write_text(json.dumps(record) + "\n")
 

@@ -6,7 +6,6 @@ next one has. From its copies a fit goes on with the same bits on the ranks that
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 SHARE = 0.02  # of the time that copies may take
+SLOW = 2.5e8  # bytes per second of a copy, before one was timed
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,20 @@ class Copy:
     trace: Trace
 
 
-def take(comm: Comm, fit: Fit) -> Copy:
-    """Return a copy of the fit as it is between two iterations; all ranks have theirs, or raise. Called by all."""
+def take(comm: Comm, fit: Fit, old: Copy | None = None) -> Copy:
+    """Return a copy of the fit as it is between two iterations; all ranks have theirs, or raise. Called by all.
+
+    old : one whose memory may be used again, which is faster than new
+    """
     n, q = fit.objective.evaluator.rows.n, fit.objective.q
     blocks = fit.optimizer.vectors().values()
-    rows = np.concatenate([by_row(block, share(n, comm.rank, comm.size).rows, q) for block in blocks])
+    parts = [by_row(block, share(n, comm.rank, comm.size).rows, q) for block in blocks]
+    reuse = old is not None and (old.rank, old.size) == (comm.rank, comm.size)
+    rows = np.concatenate(parts, out=old.rows if reuse and old is not None else None)
     shared = np.concatenate([block.shared.ravel() for block in blocks])
     comm.Bcast(shared)  # rank 0's counts
-    before = np.empty((len(rows), share(n, (comm.rank - 1) % comm.size, comm.size).rows, q))
+    before_shape = len(rows), share(n, (comm.rank - 1) % comm.size, comm.size).rows, q
+    before = old.before if reuse and old is not None else np.empty(before_shape)
     comm.Sendrecv(rows, (comm.rank + 1) % comm.size, recvbuf=before, source=(comm.rank - 1) % comm.size)
     numbers = {name: np.array(value) for name, value in (fit.numbers() | fit.optimizer.numbers()).items()}
     trace = Trace(**{name: list(series) for name, series in vars(fit.trace).items()})
@@ -66,6 +72,11 @@ def take(comm: Comm, fit: Fit) -> Copy:
 def by_row(block: Block, rows: int, q: int) -> Floats:
     """Return the local parts of a block as (vectors, rows, q), in its memory."""
     return block.local.reshape(block.local.shape[0] * block.local.shape[1], rows, q)
+
+
+def size_of(fit: Fit) -> int:
+    """Return the bytes of this rank's part of a copy."""
+    return sum(block.local.nbytes + block.shared.nbytes for block in fit.optimizer.vectors().values())
 
 
 class Holder(NamedTuple):
@@ -115,44 +126,45 @@ def restore(comm: Comm, fit: Fit, copy: Copy, held: list[Holder]) -> None:
     Messages are plain numbers whose lengths every rank knows; the caller confirms them before it forgets its copy.
     """
     n, q, vectors = fit.objective.evaluator.rows.n, fit.objective.q, len(copy.rows)
-    sent: list[list[Floats]] = [[] for _ in range(comm.size)]
-    counts = np.zeros((2, comm.size), int)  # numbers to and from each rank
+    own = share(n, comm.rank, comm.size)
+    sent: list[list[Floats]] = [[np.empty(0)] for _ in range(comm.size)]
+    counts = np.zeros(comm.size, int)  # of numbers from each rank
     for then, source, target, first, last in pieces(n, held, comm.size):
-        size = vectors * (last - first) * q
         if source == comm.rank:
             at = first - share(n, then, copy.size).start
-            whole = copy.rows if held[then].own else copy.before
-            sent[target].append(whole[:, at : at + last - first].ravel())
-            counts[0, target] += size
-        if target == comm.rank:
-            counts[1, source] += size
-    received = np.empty(counts[1].sum())
-    outgoing = np.concatenate([np.empty(0), *(piece for each in sent for piece in each)])
-    comm.Alltoallv([outgoing, counts[0]], [received, counts[1]])
+            piece = (copy.rows if held[then].own else copy.before)[:, at : at + last - first]
+            if target == comm.rank:
+                _put(fit, own.rows, first - own.start, piece)
+            else:
+                sent[target].append(piece.ravel())
+        elif target == comm.rank:
+            counts[source] += vectors * (last - first) * q
+    outgoing = [np.concatenate(each) for each in sent]
+    received = np.empty(counts.sum())
+    comm.Alltoallv([np.concatenate(outgoing), [len(each) for each in outgoing]], [received, counts])
 
-    wanted = share(n, comm.rank, comm.size)
-    rows = np.empty((vectors, wanted.rows, q))
-    place = np.concatenate([[0], np.cumsum(counts[1])])[:-1]  # in `received`, by rank that sent
+    place = np.cumsum(counts) - counts  # in `received`, by rank that sent
     for _, source, target, first, last in pieces(n, held, comm.size):
-        if target == comm.rank:
+        if target == comm.rank != source:
             size = vectors * (last - first) * q
             piece = received[place[source] : place[source] + size].reshape(vectors, last - first, q)
-            rows[:, first - wanted.start : last - wanted.start] = piece
+            _put(fit, own.rows, first - own.start, piece)
             place[source] += size
-    _fill(fit, copy.shared, rows)
+    place_shared = 0
+    for block in fit.optimizer.vectors().values():
+        block.shared[...] = copy.shared[place_shared : place_shared + block.shared.size].reshape(block.shared.shape)
+        place_shared += block.shared.size
     fit.optimizer.restore(copy.numbers)
     trace = Trace(**{name: list(series) for name, series in vars(copy.trace).items()})
     fit.restore(trace, bool(copy.numbers["held"]), int(copy.numbers["before"]))
 
 
-def _fill(fit: Fit, shared: Floats, rows: Floats) -> None:
-    """Put shared parts, and local ones (vectors, rows, q), into the optimiser's vectors."""
-    place, vector = 0, 0
+def _put(fit: Fit, rows: int, first: int, piece: Floats) -> None:
+    """Put a piece (vectors, ., q), which begins at the rank's row `first` of `rows`, into the optimiser's vectors."""
+    vector = 0
     for block in fit.optimizer.vectors().values():
-        block.shared[...] = shared[place : place + block.shared.size].reshape(block.shared.shape)
-        place += block.shared.size
-        local = by_row(block, *rows.shape[1:])
-        local[...] = rows[vector : vector + len(local)]
+        local = by_row(block, rows, piece.shape[2])
+        local[:, first : first + piece.shape[1]] = piece[vector : vector + len(local)]
         vector += len(local)
 
 
@@ -161,19 +173,22 @@ class Keeper:
 
     def __init__(self) -> None:
         self.copy: Copy | None = None
+        self._spare: Copy | None = None  # the one before, for its memory
         self.count, self.seconds = 0, 0.0
-        self._taken, self._cost = -math.inf, 0.0
+        self._taken, self._cost = time.monotonic(), 0.0
 
     def refresh(self, comm: Comm, fit: Fit, at_once: bool = False) -> None:
         """Take a copy `at_once`, or if rank 0's clock says that it is worth its while. Called by all ranks."""
         if comm.size == 1:
             return  # nobody is left to outlive it
         now = time.monotonic()
-        due = np.array([at_once or SHARE * (now - self._taken) >= self._cost])
+        cost = self._cost or size_of(fit) / SLOW
+        due = np.array([at_once or SHARE * (now - self._taken) >= cost])
         comm.Bcast(due)
         if not due[0]:
             return
-        self.copy = take(comm, fit)  # raises where not all have theirs; then this one stays
+        taken = take(comm, fit, self._spare)  # raises where not all have theirs; then the last one stays
+        self._spare, self.copy = self.copy, taken
         self._taken = time.monotonic()
         self._cost = self._taken - now
         self.count, self.seconds = self.count + 1, self.seconds + self._cost

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PROCESS = 100e6  # bytes of Python and its libraries
 VECTORS = {"lbfgs": 25, "scg": 6, "gd": 4}  # as long as mu and S together, that an optimiser holds
 KEPT = {"lbfgs": 22, "scg": 3, "gd": 2}  # of them, that a copy for the death of ranks holds
-COPIES = 4  # while one is taken: two of its own rows, two of its neighbour's
+COPIES = 4  # the last two, each of its own rows and its neighbour's
 SAMPLE = 4  # chunks that are timed
 
 

@@ -26,6 +26,7 @@ STARTS = 2  # more, of a launcher that could not start a single rank
 START = 300.0  # seconds for ranks to come up: minutes on a cluster whose disks are busy
 PATIENCE = 2.0  # seconds for a launcher to end its ranks
 STARTED = "MPIGP_STARTED"  # the variable that names the folder for marks of ranks that came up
+DEATHS = (signal.SIGABRT, signal.SIGBUS, signal.SIGKILL, signal.SIGSEGV)  # MPICH's exit code is that of the rank, bare
 FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -129,7 +130,7 @@ class Job:
             process.wait()
             self.began = bool(os.listdir(folder))
             code = process.returncode if process.returncode >= 0 else 128 - process.returncode
-            self.died = self.died or code > 128
+            self.died = self.died or code > 128 or code in DEATHS
             if self.died:
                 kill_marked(f"{STARTED}={folder}")  # what a launcher that was killed has left behind
         return code

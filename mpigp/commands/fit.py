@@ -200,8 +200,8 @@ def learn(
         with together(comm), reading(arguments.output) as file:
             checkpoint.check(file, learning.identity)
             checkpoint.load(file, fit, share)
-    if keeper is not None:
-        keeper.refresh(comm, fit, at_once=True)
+    if keeper is not None and held is not None:
+        keeper.refresh(comm, fit, at_once=True)  # there is no second of what was lost
     if failure.since:
         source = "copies in memory" if held is not None else "the checkpoint" if saved else "the beginning"
         if comm.rank == 0:

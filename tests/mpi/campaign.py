@@ -89,11 +89,12 @@ class Run:
         self.metrics.write_text("")
         words = [*fit(inputs, self.output, model, *SETTINGS, *options), "--metrics", self.metrics]
         self.began = time.perf_counter()
-        self.process = subprocess.Popen(
-            [*map(str, start or [sys.executable, ROOT / "run.py", "--ranks", ranks]), *map(str, words)],
-            env={**os.environ, TAG: self.tag}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-            start_new_session=True, cwd=folder,
-        )  # fmt: skip
+        with open(folder / "stdout", "w") as stdout:
+            self.process = subprocess.Popen(
+                [*map(str, start or [sys.executable, ROOT / "run.py", "--ranks", ranks]), *map(str, words)],
+                env={**os.environ, TAG: self.tag}, stdout=stdout, stderr=subprocess.PIPE, text=True,
+                start_new_session=True, cwd=folder,
+            )  # fmt: skip
         self.said = ""
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

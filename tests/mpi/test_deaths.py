@@ -52,7 +52,7 @@ def test_plain_mpiexec_ends_at_once(tmp_path: Path, python: str) -> None:
     code, said, seconds, output = killed(tmp_path, 3, [1], *options, start=launcher)
     assert code != 0
     assert seconds < LIMIT
-    assert "signal 9" in said or "KILLED BY SIGNAL: 9" in said
+    assert "signal 9" in said + (tmp_path / "stdout").read_text()
     go_on(python, tmp_path, output)
 
 
