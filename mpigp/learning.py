@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
@@ -132,7 +132,8 @@ def prepare(
     if patterns is not None and not isinstance(Y, Stream):  # by the columns' means, for the start alone
         filled = np.where(np.isnan(Y), standardisation(comm, n, Y, "center")[0].mean, Y)
         Y[np.isnan(Y)] = 0.0
-    start, mu, S = begin(comm, n, share, X, filled, options, options.seed)
+    first = replace(options, placement="random") if resuming else options  # the fastest, of points that nobody needs
+    start, mu, S = begin(comm, n, share, X, filled, first, options.seed)
     rows = Rows(comm, n, mu, S, Y, patterns)
     model = model_of(options.model, options.kernel)
     evaluator = Evaluator(comm, model, rows, options.inducing, mu.shape[1], options.threads)
@@ -141,7 +142,8 @@ def prepare(
         start = best_start(
             objective, options, partial(begin, comm, n, share, X, filled, options), options.seed, options.restarts
         )
-    return Learning(Fit(objective, options, start), standardised, constant, identity(options, rows, mu.shape[1], data))
+    fit = Fit(objective, options, start, resuming)
+    return Learning(fit, standardised, constant, identity(options, rows, mu.shape[1], data))
 
 
 def begin(

@@ -18,6 +18,7 @@ from mpigp.streams import Columns
 Floats = NDArray[np.float64]
 Held = TypeVar("Held", Floats, Columns)
 
+VERSION = 1  # of the model files that are written, and the newest that is read
 REMEDY = (
     "a parameter file has /Z (m, q), /beta, /kernel/variance, /kernel/alpha (q,), and for a GPLVM "
     "/latent/mu and /latent/S (n, q)"
@@ -38,8 +39,19 @@ class Standardisation(NamedTuple):
         return values
 
 
+def check_version(file: h5py.File) -> None:
+    """Refuse a file of a later version of this program."""
+    version = file.attrs.get("version", VERSION)
+    if np.ndim(version) or not isinstance(version, (int, np.integer)) or version > VERSION:
+        raise InputError(
+            f"{file.filename}: attribute version: is {version!s}: this mpigp reads files up to version {VERSION}: "
+            "install a newer mpigp"
+        )
+
+
 def read_model_name(file: h5py.File) -> str:
     """Return the name of the model, as the file's attribute has it."""
+    check_version(file)
     name = _text(file, "model", "")
     if name not in MODELS:
         raise InputError(f"{file.filename}: attribute model: is {name!r}: set it to one of {', '.join(MODELS)}")
@@ -93,6 +105,7 @@ def read_globals(file: h5py.File) -> Globals:
 
 def read_latent(file: h5py.File, n: int, q: int, start: int, stop: int) -> tuple[Floats, Floats]:
     """Return rows [start, stop) of mu and S, of n rows and q columns."""
+    check_version(file)
     found = {}
     for name in ("latent/mu", "latent/S"):
         item = dataset(file, name, 2, REMEDY)
