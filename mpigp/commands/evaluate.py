@@ -17,7 +17,8 @@ from mpigp.hdf5 import read_rows, reading
 from mpigp.modelfile import read_globals, read_jitter, read_latent, read_model, read_standardisation
 from mpigp.models import Model
 from mpigp.parameters import Globals
-from mpigp.ranks import gather_rows, peak_memory, together
+from mpigp.provenance import by_rank, cpu, versions
+from mpigp.ranks import gather_rows, together
 from mpigp.results import write_rows
 from mpigp.rounds import Evaluation, EvaluationFailed, Evaluator
 from mpigp.rows import Rows
@@ -73,22 +74,23 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     rows = Rows(comm, n, *arrays)
     evaluator = Evaluator(comm, model, rows, m, q, arguments.threads)
 
+    seconds, spent = [], []  # of each evaluation: in all, and by phase
     try:
-        start = time.perf_counter()
-        evaluation = evaluator(parameters, jitter)
-        seconds = [time.perf_counter() - start]
-        if arguments.repeat:
-            seconds = []
+        for _ in range(1 + arguments.repeat):
             evaluator.phases.clear()
-        for _ in range(arguments.repeat):
             start = time.perf_counter()
             evaluation = evaluator(parameters, jitter)
             seconds.append(time.perf_counter() - start)
+            spent.append(evaluator.phases.seconds)
     except EvaluationFailed as error:
         raise InputError(f"{arguments.params}: {error}: move the inducing points apart, or change alpha") from error
 
+    if arguments.repeat:
+        del seconds[0], spent[0]
+    usual = {name: statistics.median(each[name] for each in spent) for name in evaluator.phases.seconds}
     if arguments.output is not None:
         write(arguments.output, comm, evaluation, rows)
+    told = by_rank(comm, usual, len(rows.Y))
     figures = {
         "bound": evaluation.bound,
         "seconds": statistics.median(seconds),
@@ -101,11 +103,13 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
         "d": rows.Y.shape[1],
         "jitter": evaluation.jitter,
         "all_seconds": seconds,
-        "phases": {name: total / len(seconds) for name, total in evaluator.phases.seconds.items()},
-        "messages": evaluator.phases.messages / len(seconds),
-        "bytes": evaluator.phases.bytes / len(seconds),
-        "peak_memory": peak_memory(comm),
+        "messages": evaluator.phases.messages,
+        "bytes": evaluator.phases.bytes,
+        "peak_memory": max(told.get("memory", [0])),
+        "by_rank": told,
+        "cpu": cpu(),
         "instruction_set": native.instruction_set,
+        "versions": versions(),
     }
     if comm.rank == 0:
         print(f"bound {evaluation.bound!r} nats, {figures['seconds']:.4g} s per evaluation "
