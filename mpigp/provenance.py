@@ -40,6 +40,11 @@ def timing(comm: Comm, phases: Phases, rows: int) -> Timing | None:
     return Timing(np.array([seconds for seconds, _ in found]), np.array([rows for _, rows in found]))
 
 
+def balance(work: Floats) -> float:
+    """Return the mean over the ranks of their work (ranks,), as a share of the busiest rank's."""
+    return float(work.mean() / work.max()) if work.max() > 0 else 1.0
+
+
 def by_rank(comm: Comm, seconds: Mapping[str, float], rows: int) -> dict[str, Any]:
     """Return what each rank was and did, in lists of as many entries as ranks, on rank 0. Called by all ranks.
 

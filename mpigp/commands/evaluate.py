@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import h5py
+import numpy as np
 
 from mpigp import native
 from mpigp.atomic import check_writable, replacing
@@ -91,6 +92,8 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     if arguments.output is not None:
         write(arguments.output, comm, evaluation, rows)
     told = by_rank(comm, usual, len(rows.Y))
+    timed = comm.rank == 0 and arguments.repeat > 0
+    algebra = algebra_seconds(evaluator, parameters, jitter, arguments.repeat) if timed else None
     figures = {
         "bound": evaluation.bound,
         "seconds": statistics.median(seconds),
@@ -107,6 +110,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
         "bytes": evaluator.phases.bytes,
         "peak_memory": max(told.get("memory", [0])),
         "by_rank": told,
+        "algebra": algebra,
         "cpu": cpu(),
         "instruction_set": native.instruction_set,
         "versions": versions(),
@@ -117,6 +121,25 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
         if evaluation.jitter != jitter:
             print(f"jitter: grew from {jitter:g} to {evaluation.jitter:g}, because K_mm could not be factorised")
     return figures
+
+
+def algebra_seconds(evaluator: Evaluator, parameters: Globals, jitter: float, repeat: int) -> float:
+    """Return the seconds that a rank's matrices of size m take in an evaluation: however many ranks, each makes them.
+
+    They are those of an evaluation of a single row by this rank alone, without the master's.
+    """
+    from mpi4py import MPI
+
+    S = None if evaluator.rows.S is None else np.ones((1, evaluator.q))
+    row = Rows(MPI.COMM_SELF, 1, parameters.Z[:1].copy(), S, np.ones((1, evaluator.d)))
+    alone = Evaluator(MPI.COMM_SELF, evaluator.model, row, evaluator.m, evaluator.q)
+    seconds = []
+    for _ in range(1 + repeat):
+        alone.phases.clear()
+        start = time.perf_counter()
+        alone(parameters, jitter)
+        seconds.append(time.perf_counter() - start - alone.phases.seconds["bound"])
+    return statistics.median(seconds)
 
 
 def read(arguments: argparse.Namespace, comm: Comm) -> tuple[Model, Globals, float, int, tuple[Any, Any, Any]]:

@@ -23,6 +23,8 @@ from mpigp.scaling.running import Figures, RunFailed, figures
 
 FORMAT = "mpigp-scaling"
 KINDS = ("strong", "weak")
+TOLD = {"seconds", "all_seconds", "ranks", "threads", "model", "n", "m", "q", "d", "messages", "bytes", "by_rank",
+        "algebra", "cpu", "instruction_set", "versions"}  # fmt: skip
 
 
 class Options(NamedTuple):
@@ -174,6 +176,8 @@ def read_record(path: Path) -> dict[str, Any]:
         record = json.loads(path.read_text("utf-8"))
         if record["format"] != FORMAT or record["kind"] not in KINDS or not record["runs"]:
             raise ValueError("not of this form")
+        if any(TOLD - run.keys() for run in record["runs"]):
+            raise ValueError("not all that is needed")
         point_of(record["runs"])
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}: check its permissions") from error
