@@ -11,7 +11,7 @@ from mpigp.phases import PHASES
 from mpigp.scaling.costs import Costs, Layout
 
 COSTS = Costs(per_row=1e-6, algebra=2e-4, master=8e-4, latency=2e-6, per_byte=1e-9)
-BYTES = 142_240
+BYTES = 8 * (811 + 5151 + 10_202 + 1617)  # of the four messages of a regression with m = 100, q = 8, d = 1
 
 
 def figures(layout: Layout, costs: Costs = COSTS) -> dict[str, Any]:

@@ -105,8 +105,10 @@ def test_predictions_of_a_real_study(capsys: pytest.CaptureFixture) -> None:
 
 
 def test_a_real_study_of_two_ranks_is_efficient() -> None:
-    two = next(line for line in summary(read_study(RECORDED)) if line.ranks == 2)
+    lines = summary(read_study(RECORDED))
+    two = next(line for line in lines if line.ranks == 2)
     assert not two.shared and two.efficiency >= 0.92
+    assert {(line.messages, line.bytes) for line in lines} == {(4, BYTES)}
 
 
 @pytest.mark.parametrize("kind", ["strong", "weak"])

@@ -15,7 +15,7 @@ from mpigp.phases import PHASES
 
 M, Q, D = 20, 3, 2
 COUNTS = (1, 2, 4, 8, 16)
-SIZES = ["--inducing", M, "--outputs", D, "--rounds", 1, "--repeat", 2, "--timeout", 60]
+SIZES = ["--inducing", M, "--outputs", D, "--rounds", 1, "--repeat", 1, "--timeout", 60]
 
 
 def runs(folder: Path) -> list[dict]:
