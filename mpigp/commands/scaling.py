@@ -6,6 +6,8 @@ import argparse
 import json
 import os
 import shlex
+import signal
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -184,6 +186,7 @@ def run_study(arguments: argparse.Namespace, given: dict[str, Any]) -> dict[str,
             print(f"{ranks} ranks: job {job}")
         print(f"when they are done: mpigp scaling report {shlex.quote(str(options.folder))} -o report.html")
         return {"jobs": jobs, "folder": str(options.folder)}
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # its runs and files end with it
     try:
         for ranks, found in study.run(options):
             print(f"{ranks} ranks: {found['seconds']:.4g} s per evaluation", flush=True)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from inputs import write_inputs
-from launching import run
+from launching import LAUNCHERS, ROOT, run
 from test_resources import message_lengths
 
 from mpigp.chunks import share
+from mpigp.launch import kill_marked
 from mpigp.phases import PHASES
 
 M, Q, D = 20, 3, 2
@@ -77,6 +85,36 @@ def test_a_run_that_fails_or_takes_too_long_is_said(tmp_path: Path) -> None:
     assert outcome.code == 1
     assert outcome.ours == ["mpigp: scaling: 2 ranks: no result within 0.2 s"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_study_that_is_ended_leaves_nothing_running(tmp_path: Path) -> None:
+    mark = f"MPIGP_TEST={tmp_path}"
+
+    def marked() -> list[str]:
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with suppress(OSError):
+                found += [path.parent.name] if mark in path.read_text(errors="replace").split("\0") else []
+        return found
+
+    words = [sys.executable, ROOT / "run.py", "scaling", "strong", "--ranks", 2, "--rows", 10_000, "--repeat", 10**6]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
+    study = subprocess.Popen([*map(str, words), "-o", str(tmp_path)], env=environment | {"MPIGP_TEST": str(tmp_path)})
+    try:
+        wait_until(lambda: len(marked()) >= 4)  # the study, its launcher's launcher, and two ranks
+        study.terminate()
+        assert study.wait(30) == 128 + signal.SIGTERM
+        wait_until(lambda: not marked())
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        kill_marked(mark)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 def test_a_probe(tmp_path: Path) -> None:
