@@ -20,7 +20,9 @@ from mpigp.errors import InputError
 from mpigp.hdf5 import reading
 from mpigp.modelfile import read_globals, read_jitter, read_latent, read_model, read_model_name, read_standardisation
 from mpigp.models import Model, model_of
-from mpigp.ranks import gather_rows, peak_memory, together
+from mpigp.parameters import Globals
+from mpigp.provenance import by_rank, cpu, versions
+from mpigp.ranks import gather_rows, together
 from mpigp.results import write_rows
 from mpigp.rounds import Evaluation, EvaluationFailed, Evaluator
 from mpigp.rows import Rows
@@ -95,22 +97,25 @@ def evaluate(arguments: argparse.Namespace, comm: Comm, files: ExitStack) -> dic
     rows = Rows(comm, n, mu, S, Y)
     evaluator = Evaluator(comm, model, rows, m, q, arguments.threads)
 
+    seconds, spent = [], []  # of each evaluation: in all, and by phase
     try:
-        start = time.perf_counter()
-        evaluation = evaluator(parameters, jitter)
-        seconds = [time.perf_counter() - start]
-        if arguments.repeat:
-            seconds = []
+        for _ in range(1 + arguments.repeat):
             evaluator.phases.clear()
-        for _ in range(arguments.repeat):
             start = time.perf_counter()
             evaluation = evaluator(parameters, jitter)
             seconds.append(time.perf_counter() - start)
+            spent.append(evaluator.phases.seconds)
     except EvaluationFailed as error:
         raise InputError(f"{arguments.params}: {error}: move the inducing points apart, or change alpha") from error
 
+    if arguments.repeat:
+        del seconds[0], spent[0]
+    usual = {name: statistics.median(each[name] for each in spent) for name in evaluator.phases.seconds}
     if arguments.output is not None:
         write(arguments.output, comm, evaluation, rows)
+    told = by_rank(comm, usual, share.rows)
+    timed = comm.rank == 0 and arguments.repeat > 0
+    algebra = algebra_seconds(evaluator, parameters, jitter, arguments.repeat) if timed else None
     choice.tell(comm)
     figures = {
         "bound": evaluation.bound,
@@ -124,12 +129,15 @@ def evaluate(arguments: argparse.Namespace, comm: Comm, files: ExitStack) -> dic
         "d": d,
         "jitter": evaluation.jitter,
         "all_seconds": seconds,
-        "phases": {name: total / len(seconds) for name, total in evaluator.phases.seconds.items()},
-        "messages": evaluator.phases.messages / len(seconds),
-        "bytes": evaluator.phases.bytes / len(seconds),
-        "peak_memory": peak_memory(comm),
+        "messages": evaluator.phases.messages,
+        "bytes": evaluator.phases.bytes,
+        "peak_memory": max(told.get("memory", [0])),
+        "by_rank": told,
+        "algebra": algebra,
+        "cpu": cpu(),
         "rows_in_memory": not choice.stream,
         "instruction_set": native.instruction_set,
+        "versions": versions(),
     }
     if comm.rank == 0:
         print(f"bound {evaluation.bound!r} nats, {figures['seconds']:.4g} s per evaluation "
@@ -137,6 +145,25 @@ def evaluate(arguments: argparse.Namespace, comm: Comm, files: ExitStack) -> dic
         if evaluation.jitter != jitter:
             print(f"jitter: grew from {jitter:g} to {evaluation.jitter:g}, because K_mm could not be factorised")
     return figures
+
+
+def algebra_seconds(evaluator: Evaluator, parameters: Globals, jitter: float, repeat: int) -> float:
+    """Return the seconds that a rank's matrices of size m take in an evaluation: however many ranks, each makes them.
+
+    They are those of an evaluation of a single row by this rank alone, without the master's.
+    """
+    from mpi4py import MPI
+
+    S = None if evaluator.rows.S is None else np.ones((1, evaluator.q))
+    row = Rows(MPI.COMM_SELF, 1, parameters.Z[:1].copy(), S, np.ones((1, evaluator.d)))
+    alone = Evaluator(MPI.COMM_SELF, evaluator.model, row, evaluator.m, evaluator.q)
+    seconds = []
+    for _ in range(1 + repeat):
+        alone.phases.clear()
+        start = time.perf_counter()
+        alone(parameters, jitter)
+        seconds.append(time.perf_counter() - start - alone.phases.seconds["bound"])
+    return statistics.median(seconds)
 
 
 def chosen_model(arguments: argparse.Namespace, params: h5py.File) -> Model:
