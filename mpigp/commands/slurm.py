@@ -61,7 +61,7 @@ def add_job_arguments(parser: argparse.ArgumentParser) -> None:
     job.add_argument("--script", choices=batch.SCRIPTS,
                      help="which of the scripts (default: fit, with several threads fit-hybrid)")  # fmt: skip
     job.add_argument("--setup", metavar="COMMANDS",
-                     help="what finds mpigp and its MPI, like 'module load mpigp' (default: this Python's)")  # fmt: skip
+                     help="what finds mpigp and its MPI, like 'module load mpigp' (default: this one)")  # fmt: skip
     job.add_argument("--write", metavar="FILE", help="the script (default: named as MODEL, with the ending .sbatch)")
     job.add_argument("--submit", action="store_true", help="submit it, and print the job's number")
 

@@ -1,0 +1,211 @@
+"""The scripts of slurm/ in a real Slurm, on several nodes: they end with the bits of a run without Slurm.
+
+All jobs are submitted at once, because most of a job's time is waiting.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+import pytest
+from cluster import Cluster, Job, wait_until
+from fits import differences
+from inputs import write_inputs
+from launching import ROOT, run
+from test_same_bits import contents
+
+SCRIPTS = ROOT / "slurm"
+SEEDS = (1, 2, 3)
+ITERATIONS = 60
+EVERY = 2  # iterations between checkpoints of the jobs that are to be ended
+OPTIONS = ["--model", "gplvm", "--latent", "2", "--inducing", "6", "--hold", "10", "--max-iter", str(ITERATIONS),
+           "--tolerance", "0", "--gradient-tolerance", "0"]  # fmt: skip
+TWO = ("--nodes=2", "--ntasks-per-node=1")
+FOUR = ("--nodes=2", "--ntasks-per-node=2")
+SLOW = """\
+import os, time
+from mpigp.trace import Trace
+def slowly(trace, *words, add=Trace.add):
+    time.sleep(float(os.environ["PAUSE"]))
+    add(trace, *words)
+Trace.add = slowly
+"""
+
+
+class Jobs(NamedTuple):
+    """The jobs' numbers and the models that they write, by name; what a model must be bit for bit, by seed."""
+
+    cluster: Cluster
+    folder: Path
+    data: Path
+    numbers: dict[str, str]
+    references: dict[int, Path]
+
+    def model(self, name: str) -> Path:
+        return self.folder / f"{name}.h5"
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.out").read_text(errors="replace")
+
+    def ended(self, name: str, seconds: float = 120) -> Job:
+        return self.cluster.wait(self.numbers[name], seconds)
+
+    def check(self, name: str, seed: int = 0) -> None:
+        """See that a job completed on two nodes with the right result."""
+        job = self.ended(name)
+        assert (job.state, job.code, job.nodes) == ("COMPLETED", 0, 2), self.log(name)
+        assert self.cluster.launched(self.numbers[name]) == 2
+        assert differences(self.references[seed], self.model(name)) == []
+
+
+@pytest.fixture(scope="module")
+def jobs(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Jobs:
+    """All jobs that need nothing but Open MPI."""
+    folder = tmp_path_factory.mktemp("jobs")
+    data = write_inputs(folder, "gplvm", 300, 6, 2, 3).data
+    (folder / "sitecustomize.py").write_text(SLOW)
+    numbers: dict[str, str] = {}
+    slow = {"PYTHONPATH": str(folder)}
+
+    def submit(name: str, script: str, *options: str, more: tuple[str, ...] = (), **environment: str) -> None:
+        words = [*options, f"--output={folder}/{name}.out", SCRIPTS / f"{script}.sbatch"]
+        words += [data, "-o", folder / f"{name}.h5", *OPTIONS, *more]
+        numbers[name] = cluster.sbatch(*words, environment=cluster.environment(**environment), cwd=folder)
+
+    # A limit of a minute, and every half minute Slurm looks whose time is over in less than 25 + 30 seconds.
+    submit("requeued", "fit-requeue", *TWO, "--time=1", "--signal=B:USR1@25", **slow, PAUSE="1")
+    array = ["slurm", "fit", data, "-o", "array-%a.h5", *OPTIONS, "--seed", "%a", "--array", "1-3", "--submit", "--json",
+             "--nodes", "2", "--ntasks-per-node", "1", "--time", "10", "--sbatch", "output=array-%a.out"]  # fmt: skip
+    outcome = run(None, *array, environment=cluster.environment(**slow, PAUSE="0.1"), cwd=folder)
+    assert outcome.code == 0, outcome
+    numbers |= {f"array-{seed}": f"{outcome.figures['job']}_{seed}" for seed in SEEDS}
+    submit("cancelled", "fit", *TWO, more=("--checkpoint-every", str(EVERY)), **slow, PAUSE="0.3")
+    submit("cancelled-srun", "fit-srun", *TWO, **slow, PAUSE="0.3", more=("--metrics", f"{folder}/metrics"))
+    submit("killed", "fit-requeue", *TWO, more=("--checkpoint-every", str(EVERY)), **slow, PAUSE="0.3")
+    submit("fit", "fit", *FOUR)
+    submit("fit-srun", "fit-srun", *FOUR)
+    submit("fit-hybrid", "fit-hybrid", *TWO, "--cpus-per-task=2")
+    submit("fit-requeue", "fit-requeue", *FOUR)
+    submit("wrong", "fit-srun", *FOUR, SLURM_MPI_TYPE="pmi2")
+
+    references = {seed: folder / f"reference-{seed}.h5" for seed in (0, *SEEDS)}
+    for seed, model in references.items():
+        assert run(None, "fit", data, "-o", model, *OPTIONS, "--seed", seed).code == 0
+    return Jobs(cluster, folder, data, numbers, references)
+
+
+def resumed(jobs: Jobs, name: str) -> list[str]:
+    """Go on, without Slurm, from the checkpoint that a job left; return what differs from the uninterrupted run."""
+    assert run(None, "fit", jobs.data, "-o", jobs.model(name), *OPTIONS, "--resume").code == 0
+    return differences(jobs.references[0], jobs.model(name))
+
+
+def iterations(model: Path) -> int:
+    """Return the iterations of a model, after reading all of the file."""
+    return len(contents(model)["trace/bound"])
+
+
+def test_scancel_leaves_a_whole_checkpoint(jobs: Jobs) -> None:
+    """mpiexec ends the ranks at once: what is left is the last checkpoint."""
+    model = jobs.model("cancelled")
+    wait_until(lambda: model.exists() and iterations(model) > EVERY, 60)
+    jobs.cluster.call("scancel", jobs.numbers["cancelled"])
+    assert jobs.ended("cancelled").state == "CANCELLED"
+    assert EVERY < iterations(model) < ITERATIONS
+    assert resumed(jobs, "cancelled") == []
+
+
+def test_under_srun_scancel_saves_before_it_ends(jobs: Jobs) -> None:
+    """Slurm tells the ranks themselves, and waits for them: no checkpoint was due before."""
+    wait_until(lambda: (jobs.folder / "metrics").exists() and (jobs.folder / "metrics").stat().st_size > 0, 60)
+    jobs.cluster.call("scancel", jobs.numbers["cancelled-srun"])
+    job = jobs.ended("cancelled-srun")
+    assert (job.state, job.code) == ("CANCELLED", 75), jobs.log("cancelled-srun")
+    with h5py.File(jobs.model("cancelled-srun")) as file:
+        assert file.attrs["stopped"] == "SIGTERM was received"
+    assert 0 < iterations(jobs.model("cancelled-srun")) < ITERATIONS
+    assert resumed(jobs, "cancelled-srun") == []
+
+
+def test_a_job_that_dies_goes_on_from_its_checkpoint(jobs: Jobs) -> None:
+    """The launcher is killed, and its ranks with it; the script starts it again."""
+    model = jobs.model("killed")
+    wait_until(lambda: model.exists() and iterations(model) > EVERY, 60)
+    kill_launcher(jobs.numbers["killed"])
+    job = jobs.ended("killed")
+    assert (job.state, job.restarts) == ("COMPLETED", 0), jobs.log("killed")
+    assert "the job died with code 137" in jobs.log("killed")
+    assert differences(jobs.references[0], model) == []
+
+
+def kill_launcher(number: str) -> None:
+    """Kill the mpiexec of a job."""
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            marks = (path / "environ").read_bytes().split(b"\0")
+            if f"SLURM_JOB_ID={number}".encode() in marks and os.readlink(path / "exe").endswith("prterun"):
+                os.kill(int(path.name), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("name", ["fit", "fit-srun", "fit-hybrid", "fit-requeue"])
+def test_each_script_fits_on_two_nodes(name: str, jobs: Jobs) -> None:
+    jobs.check(name)
+
+
+def test_ranks_and_threads_are_those_of_the_job(jobs: Jobs) -> None:
+    for name, ranks, threads in (("fit", 4, 1), ("fit-srun", 4, 1), ("fit-hybrid", 2, 2)):
+        jobs.ended(name)
+        with h5py.File(jobs.model(name)) as file:
+            machine = json.loads(file.attrs["machine"])
+        assert (machine["ranks"], machine["threads"]) == (ranks, threads), name
+
+
+def test_srun_with_the_wrong_protocol_is_detected(jobs: Jobs) -> None:
+    """Open MPI does not speak pmi2: each task believes to be alone."""
+    job = jobs.ended("wrong")
+    assert (job.state, job.code) == ("FAILED", 2)
+    said = [line for line in jobs.log("wrong").splitlines() if line.startswith("mpigp: ")]
+    assert len(said) == 1
+    assert "SLURM_NTASKS is 4, but MPI connected 1 rank" in said[0]
+    assert "--mpi=pmix" in said[0]
+    assert not jobs.model("wrong").exists()
+
+
+def test_an_array_runs_side_by_side(jobs: Jobs) -> None:
+    for seed in SEEDS:
+        jobs.check(f"array-{seed}", seed)
+    starts, ends = zip(*(jobs.cluster.times(jobs.numbers[f"array-{seed}"]) for seed in SEEDS), strict=True)
+    assert max(starts) < min(ends)
+
+
+def test_mpich_under_srun(jobs: Jobs, mpich: str) -> None:
+    environment = jobs.cluster.environment(mpich, SLURM_MPI_TYPE="pmi2")
+    submitted(jobs, "mpich", "fit-srun", environment)
+    jobs.check("mpich")
+
+
+def test_mpich_under_mpiexec(jobs: Jobs, mpich: str) -> None:
+    submitted(jobs, "mpich-mpiexec", "fit-hybrid", jobs.cluster.environment(mpich))
+    jobs.check("mpich-mpiexec")
+
+
+def submitted(jobs: Jobs, name: str, script: str, environment: dict[str, str]) -> None:
+    """Submit a job of two ranks."""
+    words = [*TWO, "--cpus-per-task=2", f"--output={jobs.folder}/{name}.out", SCRIPTS / f"{script}.sbatch"]
+    words += [jobs.data, "-o", jobs.model(name), *OPTIONS]
+    jobs.numbers[name] = jobs.cluster.sbatch(*words, environment=environment, cwd=jobs.folder)
+
+
+def test_a_fit_longer_than_its_limit_requeues_itself_until_it_is_done(jobs: Jobs) -> None:
+    job = jobs.ended("requeued", 240)
+    log = jobs.log("requeued")
+    assert (job.state, job.code) == ("COMPLETED", 0), log
+    assert job.restarts >= 2, log
+    assert log.count("stopped because SIGUSR1 was received") == job.restarts
+    assert differences(jobs.references[0], jobs.model("requeued")) == []
