@@ -100,7 +100,8 @@ def fit_words(command_line: str) -> list[str]:
     parser.add_argument("--config")
     parser.add_argument("--json", action="store_true")
     _, words = parser.parse_known_args(shlex.split(command_line))
-    return words[words.index("fit") + 1 :]
+    words.remove("fit")  # before it may be options from a file
+    return words[words.index("slurm") + 1 :]
 
 
 def sbatch_options(arguments: argparse.Namespace) -> dict[str, str]:

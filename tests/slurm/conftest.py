@@ -4,30 +4,40 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "mpi"), str(Path(__file__).parent)]
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "mpi")]
 
-from cluster import Cluster, missing, running
+from cluster import Cluster, missing, running  # noqa: E402
+from launching import start  # noqa: E402
+
+
+def give_up(reason: str) -> NoReturn:
+    """Skip, saying why; where Slurm must be there, fail."""
+    if os.environ.get("MPIGP_SLURM"):
+        pytest.fail(f"MPIGP_SLURM is set, and {reason}")
+    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     if reason := missing():
-        if os.environ.get("MPIGP_SLURM") == "required":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        give_up(reason)
     with running(tmp_path_factory.mktemp("slurm")) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
+def pmix(cluster: Cluster) -> None:
+    """That this Slurm speaks pmix, which takes a library that Debian's package does not bring."""
+    outcome = start("srun", "--mpi=pmix", "true", environment=cluster.environment())
+    if outcome.code != 0:
+        give_up(f"srun does not speak pmix: apt install libpmix-dev: {outcome.stderr}")
+
+
+@pytest.fixture(scope="session")
 def mpich() -> str:
     """The Python of an environment with MPICH: both MPIs put mpiexec into the same place."""
-    python = os.environ.get("MPIGP_MPICH_PYTHON")
-    if not python:
-        if os.environ.get("MPIGP_SLURM") == "required":
-            pytest.fail("MPIGP_MPICH_PYTHON is not set")
-        pytest.skip("MPIGP_MPICH_PYTHON names no Python with mpigp and MPICH")
-    return python
+    return os.environ.get("MPIGP_MPICH_PYTHON") or give_up("MPIGP_MPICH_PYTHON names no Python with mpigp and MPICH")
