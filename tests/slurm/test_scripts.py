@@ -65,8 +65,8 @@ class Jobs(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def jobs(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Jobs:
-    """All jobs that need nothing but Open MPI."""
+def jobs(cluster: Cluster, without_pmix: str, tmp_path_factory: pytest.TempPathFactory) -> Jobs:
+    """All jobs that need nothing but Open MPI; `without_pmix` asks srun, which would wait behind them."""
     folder = tmp_path_factory.mktemp("jobs")
     data = write_inputs(folder, "gplvm", 300, 6, 2, 3).data
     (folder / "sitecustomize.py").write_text(SLOW)
