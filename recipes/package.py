@@ -1,8 +1,7 @@
 """A Spack package of mpigp, for a repository of the site's own; see README.md beside it."""
 
+from spack.package import depends_on, license, version
 from spack_repo.builtin.build_systems.python import PythonPackage
-
-from spack.package import *
 
 
 class PyMpigp(PythonPackage):
