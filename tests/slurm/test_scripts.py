@@ -20,6 +20,8 @@ from inputs import write_inputs
 from launching import ROOT, run
 from test_same_bits import contents
 
+from mpigp.cli import COMMANDS
+
 SCRIPTS = ROOT / "slurm"
 SEEDS = (1, 2, 3)
 ITERATIONS = 60
@@ -185,6 +187,18 @@ def test_an_array_runs_side_by_side(jobs: Jobs) -> None:
         jobs.check(f"array-{seed}", seed)
     starts, ends = zip(*(jobs.cluster.times(jobs.numbers[f"array-{seed}"]) for seed in SEEDS), strict=True)
     assert max(starts) < min(ends)
+
+
+@pytest.mark.skipif("scaling" not in COMMANDS, reason="there are no scaling studies yet")
+def test_a_scaling_study(jobs: Jobs) -> None:
+    """A measurement on 1, 2 and 4 ranks, the last on both nodes."""
+    folder = jobs.folder / "study"
+    study = ["strong", jobs.data, "-o", folder, "--model", "gplvm", "--latent", 2, "--inducing", 6, "--rounds", 1]
+    log = f"--output={jobs.folder}/scaling.out"
+    jobs.numbers["scaling"] = jobs.cluster.sbatch(*FOUR, log, SCRIPTS / "scaling.sbatch", *study, cwd=jobs.folder)
+    job = jobs.ended("scaling", 180)
+    assert (job.state, job.code, job.nodes) == ("COMPLETED", 0, 2), jobs.log("scaling")
+    assert sorted(path.name for path in folder.glob("*.json")) == [f"strong-{ranks:05d}.json" for ranks in (1, 2, 4)]
 
 
 def test_mpich_under_srun(jobs: Jobs, mpich: str) -> None:
