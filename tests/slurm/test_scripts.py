@@ -17,7 +17,7 @@ import pytest
 from cluster import Cluster, Job, wait_until
 from fits import differences
 from inputs import write_inputs
-from launching import ROOT, run
+from launching import ROOT, run, start
 from test_same_bits import contents
 
 from mpigp.cli import COMMANDS
@@ -206,9 +206,14 @@ def test_mpich_under_srun(jobs: Jobs, mpich: str) -> None:
     jobs.check("mpich", but=("@versions",))
 
 
-def test_mpich_under_mpiexec(jobs: Jobs, mpich: str) -> None:
-    submitted(jobs, "mpich-mpiexec", "fit-hybrid", jobs.cluster.environment(mpich))
-    jobs.check("mpich-mpiexec", but=("@versions",))
+def test_mpich_under_mpiexec_from_an_installed_mpigp(jobs: Jobs, mpich: str) -> None:
+    """The command that writes the script finds it, and the script finds the command's own mpigp and mpiexec."""
+    job = ["--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2", f"--sbatch=output={jobs.folder}/installed.out"]
+    words = ["slurm", "fit", jobs.data, "-o", jobs.model("installed"), *OPTIONS, *job, "--submit", "--json"]
+    outcome = start(mpich, "-m", "mpigp", *words, environment=jobs.cluster.environment(), cwd=jobs.folder)
+    assert outcome.code == 0, outcome
+    jobs.numbers["installed"] = outcome.figures["job"]
+    jobs.check("installed", but=("@versions",))
 
 
 def test_mpich_alone_under_srun_is_detected(jobs: Jobs, mpich: str) -> None:
