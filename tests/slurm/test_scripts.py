@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +31,7 @@ OPTIONS = ["--model", "gplvm", "--latent", "2", "--inducing", "6", "--hold", "10
            "--tolerance", "0", "--gradient-tolerance", "0"]  # fmt: skip
 TWO = ("--nodes=2", "--ntasks-per-node=1")
 FOUR = ("--nodes=2", "--ntasks-per-node=2")
+THREADS = (*TWO, "--cpus-per-task=2")
 SLOW = """\
 import os, time
 from mpigp.trace import Trace
@@ -92,7 +94,7 @@ def jobs(cluster: Cluster, without_pmix: str, tmp_path_factory: pytest.TempPathF
     submit("killed", "fit-requeue", *TWO, more=("--checkpoint-every", str(EVERY)), **slow, PAUSE="0.3")
     submit("fit", "fit", *FOUR)
     submit("fit-srun", "fit-srun", *FOUR)
-    submit("fit-hybrid", "fit-hybrid", *TWO, "--cpus-per-task=2")
+    submit("fit-hybrid", "fit-hybrid", *THREADS)
     submit("fit-requeue", "fit-requeue", *FOUR)
     submit("wrong", "fit-srun", *FOUR, SLURM_MPI_TYPE="pmi2")
 
@@ -140,20 +142,32 @@ def test_a_job_that_dies_goes_on_from_its_checkpoint(jobs: Jobs) -> None:
     """The launcher is killed, and its ranks with it; the script starts it again."""
     model = jobs.model("killed")
     wait_until(lambda: model.exists() and iterations(model) > EVERY, 60)
-    kill_launcher(jobs.numbers["killed"])
+    kill(jobs.numbers["killed"], lambda process, marks: os.readlink(process / "exe").endswith("prterun"))
     job = jobs.ended("killed")
     assert (job.state, job.restarts) == ("COMPLETED", 0), jobs.log("killed")
     assert "the job died with code 137" in jobs.log("killed")
     assert differences(jobs.references[0], model) == []
 
 
-def kill_launcher(number: str) -> None:
-    """Kill the mpiexec of a job."""
-    for path in Path("/proc").glob("[0-9]*"):
+def test_a_rank_that_dies_on_another_node_is_survived(jobs: Jobs) -> None:
+    metrics = jobs.folder / "bereft.jsonl"
+    slow = jobs.cluster.environment(PYTHONPATH=str(jobs.folder), PAUSE="0.1")
+    submitted(jobs, "bereft", "fit", slow, FOUR, "--metrics", metrics)
+    wait_until(lambda: metrics.exists() and metrics.stat().st_size > 0, 60)
+    kill(jobs.numbers["bereft"], lambda process, marks: b"OMPI_COMM_WORLD_RANK=2" in marks)
+    job = jobs.ended("bereft")
+    assert (job.state, job.code) == ("COMPLETED", 0), jobs.log("bereft")
+    assert "mpigp: rank 2 was lost: going on with 3" in jobs.log("bereft")
+    assert differences(jobs.references[0], jobs.model("bereft")) == []
+
+
+def kill(number: str, chosen: Callable[[Path, list[bytes]], bool]) -> None:
+    """Kill those processes of a job that are chosen by their folder in /proc and their environment."""
+    for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            marks = (path / "environ").read_bytes().split(b"\0")
-            if f"SLURM_JOB_ID={number}".encode() in marks and os.readlink(path / "exe").endswith("prterun"):
-                os.kill(int(path.name), signal.SIGKILL)
+            marks = (process / "environ").read_bytes().split(b"\0")
+            if f"SLURM_JOB_ID={number}".encode() in marks and chosen(process, marks):
+                os.kill(int(process.name), signal.SIGKILL)
 
 
 @pytest.mark.usefixtures("pmix")
@@ -221,10 +235,12 @@ def test_mpich_alone_under_srun_is_detected(jobs: Jobs, mpich: str) -> None:
     check_detected(jobs, "mpich-alone", ranks=2)
 
 
-def submitted(jobs: Jobs, name: str, script: str, environment: dict[str, str]) -> None:
-    """Submit a job of two ranks."""
-    words = [*TWO, "--cpus-per-task=2", f"--output={jobs.folder}/{name}.out", SCRIPTS / f"{script}.sbatch"]
-    words += [jobs.data, "-o", jobs.model(name), *OPTIONS]
+def submitted(
+    jobs: Jobs, name: str, script: str, environment: dict[str, str], size: tuple[str, ...] = THREADS, *more: object
+) -> None:
+    """Submit a job of this size."""
+    words = [*size, f"--output={jobs.folder}/{name}.out", SCRIPTS / f"{script}.sbatch"]
+    words += [jobs.data, "-o", jobs.model(name), *OPTIONS, *more]
     jobs.numbers[name] = jobs.cluster.sbatch(*words, environment=environment, cwd=jobs.folder)
 
 
