@@ -52,7 +52,7 @@ class Study:
     test: int = 50_000
     inducing: tuple[int, ...] = (100, 200)
     iterations: int = 150
-    trees: int = 100
+    trees: int = 50
     seed: int = 0
     jitter: float = 1e-6
 
