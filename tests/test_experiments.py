@@ -107,7 +107,9 @@ def test_the_files_are_whole_and_agree(
     picture = imread(tmp_path / f"{kind}.png")
     assert picture.shape[1] > 800 and picture[..., :3].std() > 0.05
     assert (tmp_path / f"{kind}.png").stat().st_size < 100_000
-    assert not re.search(r"(href|src)=\"(?!#|data:)", (tmp_path / f"{kind}.svg").read_text()), "refers to something outside"
+    assert not re.search(r"(href|src)=\"(?!#|data:)", (tmp_path / f"{kind}.svg").read_text()), (
+        "refers to something outside"
+    )
 
 
 @pytest.mark.parametrize(
