@@ -42,9 +42,9 @@ class Study:
     inducing : points of the GPLVM of each class.   iterations : of each fit at most
     """
 
-    inducing: int = 50
+    inducing: int = 100
     latent: int = 10
-    iterations: int = 300
+    iterations: int = 500
     seed: int = 0
     jitter: float = 1e-6
 

@@ -218,8 +218,10 @@ def picture(found: Found) -> Figure:
         )
     if runs["peer"]:
         rise.plot(runs["peer"]["trace"]["seconds"], runs["peer"]["trace"]["bound"], color=COLOURS[1], label=sides[1][0])
-    low = min(run["trace"]["bound"][len(run["trace"]["bound"]) // 20] for _, run in sides)
-    rise.set(title="the bound", xlabel="seconds", ylabel="nats", xscale="log", ylim=(low, None))
+    traces = [run["trace"]["bound"] for run in [*runs["ours"], *(run for _, run in sides)]]
+    low, high = min(trace[len(trace) // 20] for trace in traces), max(trace[-1] for trace in traces)
+    rise.set(title="the bound", xlabel="seconds", ylabel="nats", xscale="log")
+    rise.set_ylim(low, high + 0.05 * abs(high - low) + 1)
     named = dict(zip(*reversed(rise.get_legend_handles_labels()), strict=True))  # each once
     for panel, legend in ((weights, weights.get_legend_handles_labels()), (rise, (named.values(), named.keys()))):
         panel.legend(*legend, frameon=False)
