@@ -187,7 +187,7 @@ def picture(found: Found) -> Figure:
     figure = Figure(figsize=(9, 4), layout="constrained")
     bars, confusion = figure.subplots(1, 2, width_ratios=[1, 1.1])
     for place, each in enumerate(found["table"]):
-        bars.barh(place, 100 * each["error"], color=COLOURS[place])
+        bars.barh(place, 100 * each["error"], color=COLOURS[place], alpha=0.5)
         bars.text(0, place, f" {each['method']}: {each['error']:.1%}", va="center", fontsize=8)
     bars.set(xlabel="errors, % of the test digits", yticks=[])
     bars.invert_yaxis()
