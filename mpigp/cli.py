@@ -17,7 +17,7 @@ from mpigp.ranks import default_threads, launched_rank, say, world
 from mpigp.survival import can_survive
 
 COMMANDS = ("fit", "evaluate", "predict", "embed", "reconstruct", "report", "synth", "convert", "info", "demo",
-            "experiment")  # fmt: skip
+            "experiment", "scaling")  # fmt: skip
 
 BAD_INPUT = 2
 RESTARTS = 3  # of a job that died as a whole
@@ -120,7 +120,7 @@ def execute(argv: list[str]) -> int:
             restarts = RESTARTS if policy == "recover" else 0
             return launch(arguments.ranks, getattr(arguments, "threads", 1), rest, model, restarts)
         module = importlib.import_module(f"mpigp.commands.{arguments.command}")
-        if module.PARALLEL:
+        if module.PARALLEL(arguments) if callable(module.PARALLEL) else module.PARALLEL:
             comm = world()
             rank = comm.rank
             tell_started()

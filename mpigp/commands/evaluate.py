@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import h5py
+import numpy as np
 
 from mpigp import native
 from mpigp.atomic import check_writable, replacing
@@ -17,7 +18,8 @@ from mpigp.hdf5 import read_rows, reading
 from mpigp.modelfile import read_globals, read_jitter, read_latent, read_model, read_standardisation
 from mpigp.models import Model
 from mpigp.parameters import Globals
-from mpigp.ranks import gather_rows, peak_memory, together
+from mpigp.provenance import by_rank, cpu, versions
+from mpigp.ranks import gather_rows, together
 from mpigp.results import write_rows
 from mpigp.rounds import Evaluation, EvaluationFailed, Evaluator
 from mpigp.rows import Rows
@@ -73,22 +75,25 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     rows = Rows(comm, n, *arrays)
     evaluator = Evaluator(comm, model, rows, m, q, arguments.threads)
 
+    seconds, spent = [], []  # of each evaluation: in all, and by phase
     try:
-        start = time.perf_counter()
-        evaluation = evaluator(parameters, jitter)
-        seconds = [time.perf_counter() - start]
-        if arguments.repeat:
-            seconds = []
+        for _ in range(1 + arguments.repeat):
             evaluator.phases.clear()
-        for _ in range(arguments.repeat):
             start = time.perf_counter()
             evaluation = evaluator(parameters, jitter)
             seconds.append(time.perf_counter() - start)
+            spent.append(evaluator.phases.seconds)
     except EvaluationFailed as error:
         raise InputError(f"{arguments.params}: {error}: move the inducing points apart, or change alpha") from error
 
+    if arguments.repeat:
+        del seconds[0], spent[0]
+    usual = {name: statistics.median(each[name] for each in spent) for name in evaluator.phases.seconds}
     if arguments.output is not None:
         write(arguments.output, comm, evaluation, rows)
+    told = by_rank(comm, usual, len(rows.Y))
+    timed = comm.rank == 0 and arguments.repeat > 0
+    algebra = algebra_seconds(evaluator, parameters, jitter, arguments.repeat) if timed else None
     figures = {
         "bound": evaluation.bound,
         "seconds": statistics.median(seconds),
@@ -101,11 +106,14 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
         "d": rows.Y.shape[1],
         "jitter": evaluation.jitter,
         "all_seconds": seconds,
-        "phases": {name: total / len(seconds) for name, total in evaluator.phases.seconds.items()},
-        "messages": evaluator.phases.messages / len(seconds),
-        "bytes": evaluator.phases.bytes / len(seconds),
-        "peak_memory": peak_memory(comm),
+        "messages": evaluator.phases.messages,
+        "bytes": evaluator.phases.bytes,
+        "peak_memory": max(told.get("memory", [0])),
+        "by_rank": told,
+        "algebra": algebra,
+        "cpu": cpu(),
         "instruction_set": native.instruction_set,
+        "versions": versions(),
     }
     if comm.rank == 0:
         print(f"bound {evaluation.bound!r} nats, {figures['seconds']:.4g} s per evaluation "
@@ -113,6 +121,25 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
         if evaluation.jitter != jitter:
             print(f"jitter: grew from {jitter:g} to {evaluation.jitter:g}, because K_mm could not be factorised")
     return figures
+
+
+def algebra_seconds(evaluator: Evaluator, parameters: Globals, jitter: float, repeat: int) -> float:
+    """Return the seconds that a rank's matrices of size m take in an evaluation: however many ranks, each makes them.
+
+    They are those of an evaluation of a single row by this rank alone, without the master's.
+    """
+    from mpi4py import MPI
+
+    S = None if evaluator.rows.S is None else np.ones((1, evaluator.q))
+    row = Rows(MPI.COMM_SELF, 1, parameters.Z[:1].copy(), S, np.ones((1, evaluator.d)))
+    alone = Evaluator(MPI.COMM_SELF, evaluator.model, row, evaluator.m, evaluator.q)
+    seconds = []
+    for _ in range(1 + repeat):
+        alone.phases.clear()
+        start = time.perf_counter()
+        alone(parameters, jitter)
+        seconds.append(time.perf_counter() - start - alone.phases.seconds["bound"])
+    return statistics.median(seconds)
 
 
 def read(arguments: argparse.Namespace, comm: Comm) -> tuple[Model, Globals, float, int, tuple[Any, Any, Any]]:
