@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 import pytest
 from calling import write
+from launching import run as launch
 from launching import several
 from matplotlib.image import imread
 from mpi4py import MPI
@@ -26,6 +27,7 @@ from mpigp.experiments import peer
 from mpigp.experiments.flights import Rows, beside
 from mpigp.experiments.source import Source
 from mpigp.fingerprint import fingerprint
+from mpigp.ranks import SIZE_VARIABLES
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -353,3 +355,51 @@ def test_a_rare_class_needs_more_evidence() -> None:
 
     digits = Digits(np.zeros((10, 1)), np.array([3] * 9 + [7]), np.zeros((2, 1)), np.array([3, 7]))
     assert choose(digits, np.log([[0.2, 0.8], [0.05, 0.95]])).tolist() == [3, 7]
+
+
+# scaling
+
+
+@pytest.mark.slow
+def test_scaling_answers_its_three_questions(tmp_path: Path) -> None:
+    words = ["--counts", "2,1", "--rows", 400, "--inducing", 5, "--repeats", 1, "--evaluations", 2]
+    outcome = launch(None, "experiment", "scaling", *words, "-o", tmp_path, timeout=150)
+    assert (outcome.code, outcome.stderr) == (0, "")
+    found = json.loads((tmp_path / "scaling.json").read_text())
+    table, text = found["table"], (tmp_path / "scaling.txt").read_text().splitlines()
+    assert [(line["model"], line["kind"], line["ranks"], line["rows"]) for line in table] == [
+        (model, kind, ranks, 400 if kind == "strong" or ranks == 2 else 200)
+        for model in ("regression", "gplvm")
+        for kind in ("strong", "weak")
+        for ranks in (1, 2)
+    ]
+    for line, first, shown in zip(table, [each for each in table[::2] for _ in range(2)], text[1:], strict=False):
+        assert line["speedup"] == pytest.approx(line["rows"] / line["seconds"] * first["seconds"] / first["rows"])
+        assert len(line["load"]["seconds"]) == line["ranks"] and min(line["load"]["seconds"]) > 0
+        assert sum(line["load"]["rows"]) == line["rows"]
+        assert shown.split()[:4] == [line["model"], line["kind"], str(line["ranks"]), str(line["rows"])]
+    assert imread(tmp_path / "scaling.png")[..., :3].std() > 0.05
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--counts", "0,1"], "--counts"),
+        (["--counts", "2,2"], "--counts"),
+        (["--evaluations", 0], "--evaluations"),
+        (["--rows", 199], "--rows: is 199: give at least 100 for each of 2 ranks"),
+        (["data.h5"], "data.h5: scaling makes its data"),
+        (["--seed", 1], "--seed: is no option of scaling"),
+    ],
+)
+def test_scaling_refuses_what_has_no_meaning(
+    words: list, said: str, tmp_path: Path, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in SIZE_VARIABLES:
+        monkeypatch.delenv(name, raising=False)  # which MPI in this process may have left
+    assert call("scaling", *words, "-o", tmp_path) == 2
+    out, err = capfd.readouterr()
+    assert out == "" and len(err.splitlines()) == 1 and said in err
+    monkeypatch.setenv(SIZE_VARIABLES[0], "2")
+    assert call("scaling", "-o", tmp_path) == 2
+    assert "leave out mpiexec and --ranks" in capfd.readouterr().err

@@ -1,8 +1,8 @@
 """Repeat an experiment of the tutorial or of the paper, and write its table, its figure and all its numbers.
 
 oilflow: a GPLVM of oil flow, beside GPy's (tutorial §5.1). failures: learning on a simulated cluster whose nodes fail
-(tutorial §5.2). flights: regression of flight delays, beside other methods. digits: handwritten digits classified by a
-GPLVM of each class.
+(tutorial §5.2). scaling: time against ranks and rows, and the spread of the load (the paper's questions). flights:
+regression of flight delays, beside other methods. digits: handwritten digits classified by a GPLVM of each class.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from contextlib import nullcontext
 from dataclasses import fields
 from datetime import datetime, timezone
 from importlib import import_module
@@ -22,16 +23,15 @@ from mpigp.errors import InputError
 from mpigp.experiments import failures
 from mpigp.experiments.source import Source
 from mpigp.provenance import provenance
-from mpigp.ranks import together
+from mpigp.ranks import connected, together
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from mpi4py.MPI import Comm
 
 SUMMARY = "an experiment of the tutorial or the paper, with its table and figure"
-PARALLEL = True
 
-KINDS = ("oilflow", "failures", "flights", "digits")
+KINDS = ("oilflow", "failures", "scaling", "flights", "digits")
 MODULES = {kind: import_module(f"mpigp.experiments.{kind}") for kind in KINDS}
 DPI = 110
 
@@ -64,7 +64,14 @@ OPTIONS: dict[str, dict[str, Any]] = {  # of the studies, which say what each is
     "sizes": {"type": numbers(int), "metavar": "N,...", "help": "training rows"},
     "test": {"type": int, "metavar": "N", "help": "rows to predict"},
     "trees": {"type": int, "metavar": "N", "help": "of the random forest"},
+    "counts": {"type": numbers(int), "metavar": "P,...", "help": "numbers of ranks"},
+    "evaluations": {"type": int, "metavar": "N", "help": "that a run times"},
 }
+
+
+def PARALLEL(arguments: argparse.Namespace) -> bool:
+    """Return whether ranks work together: `scaling` starts its own."""
+    return bool(arguments.kind != "scaling")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,25 +117,27 @@ def study_of(arguments: argparse.Namespace) -> Any:
     return Study(**given)
 
 
-def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
+def run(arguments: argparse.Namespace, comm: Comm | None) -> dict[str, Any]:
     """Run the experiment, and write what it found."""
     began = time.perf_counter()
     kind, folder = arguments.kind, Path(arguments.output)
     module, source = MODULES[kind], Source(arguments.data, arguments.rows, arguments.y)
-    with together(comm):
+    with nullcontext() if comm is None else together(comm):
         study = study_of(arguments)
-        if comm.rank == 0:
+        if comm is None or comm.rank == 0:
             check_output(kind, folder, arguments.data)
     found = module.conduct(comm, study, source, arguments.threads)
+    comm = connected() if comm is None else comm  # not before: it leaves marks for the ranks that a study starts
     made = provenance(comm, arguments.threads, arguments.command_line)
     if found is None:
         return {}
     found = {"experiment": kind, "data": source.name, **found}
-    found |= {"seconds": time.perf_counter() - began, "ranks": comm.size, "threads": arguments.threads}
+    found |= {"seconds": time.perf_counter() - began, "threads": arguments.threads}
+    found.setdefault("ranks", comm.size)
     found["made"] = {"date": datetime.now(timezone.utc).isoformat(timespec="seconds"), "command": made["command"]}
     found["made"] |= {name: json.loads(made[name]) for name in ("machine", "versions")}
     lines = module.shown(found)
-    lines.append(f"{found['seconds']:.1f} s on {comm.size} ranks of {arguments.threads} threads, "
+    lines.append(f"{found['seconds']:.1f} s on {found['ranks']} ranks of {arguments.threads} threads, "
                  f"{found['made']['machine']['cpu']}, {found['made']['date'][:10]}")  # fmt: skip
     written = write(folder / kind, found, lines, module.picture(found))
     print("\n".join([*lines, *written]))
