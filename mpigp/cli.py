@@ -17,7 +17,7 @@ from mpigp.ranks import default_threads, launched_rank, say, world
 from mpigp.survival import can_survive
 
 COMMANDS = ("fit", "evaluate", "predict", "embed", "reconstruct", "report", "synth", "convert", "info", "demo",
-            "experiment", "scaling")  # fmt: skip
+            "experiment", "scaling", "slurm")  # fmt: skip
 
 BAD_INPUT = 2
 RESTARTS = 3  # of a job that died as a whole
