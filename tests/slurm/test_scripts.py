@@ -21,8 +21,6 @@ from inputs import write_inputs
 from launching import ROOT, run, start
 from test_same_bits import contents
 
-from mpigp.cli import COMMANDS
-
 SCRIPTS = ROOT / "slurm"
 SEEDS = (1, 2, 3)
 ITERATIONS = 60
@@ -203,7 +201,6 @@ def test_an_array_runs_side_by_side(jobs: Jobs) -> None:
     assert max(starts) < min(ends)
 
 
-@pytest.mark.skipif("scaling" not in COMMANDS, reason="there are no scaling studies yet")
 def test_a_scaling_study(jobs: Jobs) -> None:
     """A measurement on 1, 2 and 4 ranks, the last on both nodes."""
     folder = jobs.folder / "study"
