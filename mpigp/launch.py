@@ -134,7 +134,7 @@ class Job:
             code = process.returncode if process.returncode >= 0 else 128 - process.returncode
             self.died = self.died or code > 128 or code in DEATHS
             if self.died:
-                for rank in marked(f"{STARTED}={folder}"):  # what a launcher that was killed has left behind
+                for rank in ranks_with(f"{STARTED}={folder}"):  # what a launcher that was killed has left behind
                     with suppress(ProcessLookupError):
                         os.kill(rank, signal.SIGKILL)
         return code
@@ -147,13 +147,14 @@ class Job:
         seen: set[int] = set()
         end = time.monotonic() + START
         while process.poll() is None:
-            alive = set(marked(f"{STARTED}={folder}"))
-            marks = set(os.listdir(folder))  # read last: who has gone in good order has left its mark
-            seen |= alive
+            seen |= ranks_with(f"{STARTED}={folder}")
+            gone = {rank for rank in seen if not is_alive(rank)}
+            # Read last: who has gone in good order has left its mark.
+            marks = set(os.listdir(folder)) if os.path.isdir(folder) else set()
             left = {rank for rank in seen if f"{ENDED}.{rank}" not in marks}
             if seen and all(f"{MET}.{rank}" in marks for rank in left):
                 return
-            if left - alive or time.monotonic() > end:
+            if (left & gone or time.monotonic() > end) and process.poll() is None:
                 self.died = True
                 process.terminate()
                 time.sleep(PATIENCE)
@@ -162,13 +163,28 @@ class Job:
             time.sleep(0.05)
 
 
-def marked(mark: str) -> Iterator[int]:
-    """Yield the processes of ranks that have this in their environment."""
+def ranks_with(mark: str) -> set[int]:
+    """Return the processes of ranks that have this in their environment; what they start themselves has it too."""
+    found = {}
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):  # it has ended meanwhile
             items = path.read_text(errors="replace").split("\0")
             if mark in items and any(item.startswith(RANK) for item in items):
-                yield int(path.parent.name)
+                found[int(path.parent.name)] = int(status(path.parent)[1])
+    return {process for process, parent in found.items() if parent not in found}
+
+
+def is_alive(process: int) -> bool:
+    """Return whether a process is there and has not ended."""
+    try:
+        return status(Path(f"/proc/{process}"))[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def status(folder: Path) -> list[str]:
+    """Return the state of a process, its parent, and more."""
+    return (folder / "stat").read_text().rpartition(")")[2].split()
 
 
 def tell(what: str) -> None:
