@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from mpigp import __version__
 from mpigp.errors import InputError
-from mpigp.launch import BAD_INPUT, launch, tell_started
+from mpigp.launch import BAD_INPUT, ENDED, MET, launch, tell
 from mpigp.ranks import default_threads, launched_rank, say, world
 from mpigp.survival import can_survive
 
@@ -122,7 +122,7 @@ def execute(argv: list[str]) -> int:
         if module.PARALLEL(arguments) if callable(module.PARALLEL) else module.PARALLEL:
             comm = world()
             rank = comm.rank
-            tell_started()
+            tell(MET)
         elif rank != 0:
             return 0  # one process is enough
         figures = module.run(arguments, comm)
@@ -131,6 +131,7 @@ def execute(argv: list[str]) -> int:
         code = int(figures.get("exit_code", 0))
         if can_survive():
             sys.stdout.flush()
+            tell(ENDED)
             os._exit(code)  # MPI's own end waits for ranks that have died, or die now
         return code
     except InputError as error:
@@ -148,5 +149,5 @@ def main(argv: list[str] | None = None) -> NoReturn:
     try:
         code = execute(list(sys.argv[1:] if argv is None else argv))
     finally:
-        tell_started()
+        tell(ENDED)
     sys.exit(code)

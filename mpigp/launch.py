@@ -25,7 +25,9 @@ STOPPED = 75  # exit code: stopped after a checkpoint was saved; run again with 
 STARTS = 2  # more, of a launcher that could not start a single rank
 START = 300.0  # seconds for ranks to come up: minutes on a cluster whose disks are busy
 PATIENCE = 2.0  # seconds for a launcher to end its ranks
-STARTED = "MPIGP_STARTED"  # the variable that names the folder for marks of ranks that came up
+STARTED = "MPIGP_STARTED"  # the variable that names the folder for marks of ranks
+MET, ENDED = "met", "ended"
+RANK = ("OMPI_COMM_WORLD_RANK=", "PMI_RANK=")  # what Open MPI and MPICH tell a rank
 DEATHS = (signal.SIGABRT, signal.SIGBUS, signal.SIGKILL, signal.SIGSEGV)  # MPICH's exit code is that of the rank, bare
 FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -138,50 +140,64 @@ class Job:
             code = process.returncode if process.returncode >= 0 else 128 - process.returncode
             self.died = self.died or code > 128 or code in DEATHS
             if self.died:
-                kill_marked(f"{STARTED}={folder}")  # what a launcher that was killed has left behind
+                for rank in ranks_with(f"{STARTED}={folder}"):  # what a launcher that was killed has left behind
+                    with suppress(ProcessLookupError):
+                        os.kill(rank, signal.SIGKILL)
         return code
 
     def _watch(self, process: subprocess.Popen[str], folder: str) -> None:
-        """End a job of which a rank dies before the ranks have met: where jobs may survive, the others would wait.
+        """End a job of which a rank dies before all on this machine have met: where jobs may survive, they would wait.
 
-        The first mark tells that they have: MPI's own start waits for all.
+        A rank that has met the others may die while they are still on their way out of MPI's start.
         """
-        most, end = 0, time.monotonic() + START
-        while process.poll() is None and not os.listdir(folder):
-            alive = children(process.pid)
-            most = max(most, alive)
-            if alive < most or time.monotonic() > end:
+        seen: set[int] = set()
+        end = time.monotonic() + START
+        while process.poll() is None:
+            seen |= ranks_with(f"{STARTED}={folder}")
+            gone = {rank for rank in seen if not is_alive(rank)}
+            # Read last: who has gone in good order has left its mark.
+            marks = set(os.listdir(folder)) if os.path.isdir(folder) else set()
+            left = {rank for rank in seen if f"{ENDED}.{rank}" not in marks}
+            if seen and all(f"{MET}.{rank}" in marks for rank in left):
+                return
+            if (left & gone or time.monotonic() > end) and process.poll() is None:
                 self.died = True
                 process.terminate()
                 time.sleep(PATIENCE)
                 process.kill()
                 return
-            time.sleep(0.02)
+            time.sleep(0.05)
 
 
-def children(parent: int) -> int:
-    """Return how many children of a process are alive."""
-    count = 0
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended meanwhile
-            state, ppid = path.read_text().rpartition(")")[2].split()[:2]
-            count += int(ppid) == parent and state != "Z"
-    return count
-
-
-def kill_marked(mark: str) -> None:
-    """Kill the processes that have this in their environment, but for this one."""
+def ranks_with(mark: str) -> set[int]:
+    """Return the processes of ranks that have this in their environment; what they start themselves has it too."""
+    found = {}
     for path in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            if mark in path.read_text(errors="replace").split("\0"):
-                os.kill(int(path.parent.name), signal.SIGKILL)
+        with suppress(OSError):  # it has ended meanwhile
+            items = path.read_text(errors="replace").split("\0")
+            if mark in items and any(item.startswith(RANK) for item in items):
+                found[int(path.parent.name)] = int(status(path.parent)[1])
+    return {process for process, parent in found.items() if parent not in found}
 
 
-def tell_started() -> None:
-    """Leave a mark for the launcher, where it asked for one: this rank has met the others, or ends in good order."""
+def is_alive(process: int) -> bool:
+    """Return whether a process is there and has not ended."""
+    try:
+        return status(Path(f"/proc/{process}"))[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def status(folder: Path) -> list[str]:
+    """Return the state of a process, its parent, and more."""
+    return (folder / "stat").read_text().rpartition(")")[2].split()
+
+
+def tell(what: str) -> None:
+    """Leave a mark for the launcher, where it asked for one: this rank has MET the others, or ENDED in good order."""
     folder = os.environ.get(STARTED)
     if folder and os.path.isdir(folder):
-        tempfile.mkstemp(dir=folder)
+        Path(folder, f"{what}.{os.getpid()}").touch()
 
 
 def without_banners(lines: Iterable[str]) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """A fault campaign: fits whose ranks are killed at random moments must end as if nothing had happened, bit for bit.
 
-    python tests/mpi/campaign.py --runs 100 [--seed S]
+    python tests/mpi/campaign.py --runs 100 [--seed S] [--phases PHASE ...]
 
 Each run has 4 to 6 ranks, of which 1 to 3 are killed with SIGKILL, in each phase in turn: while they start, initialise,
 iterate, write a checkpoint, recover or end, several at once, the master, and the launcher with all of them.
@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -242,7 +242,7 @@ def one(inputs: Inputs, model: str, undisturbed: Path, folder: Path, phase: str,
     return Result(phase, ranks, done, len(found), fallbacks, len(AGAIN.findall(each.said)), lost, seconds, fault)
 
 
-def campaign(folder: Path, runs: int, seed: int = 0) -> list[Result]:
+def campaign(folder: Path, runs: int, seed: int = 0, phases: Sequence[str] = PHASES) -> list[Result]:
     """Make the runs, over the phases and both models in turn, and return how each ended."""
     chance, results = random.Random(seed), []
     cases = []
@@ -256,7 +256,7 @@ def campaign(folder: Path, runs: int, seed: int = 0) -> list[Result]:
     for number in range(runs):
         result = None
         while result is None or not (result.kills or result.fault):  # one that ended before its moment shows nothing
-            result = one(*cases[number % 2], PHASES[number % len(PHASES)], chance)
+            result = one(*cases[number % 2], phases[number % len(phases)], chance)
         results.append(result)
         print(f"run {number + 1}: {results[-1]}", flush=True)
     return results
@@ -281,9 +281,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--phases", nargs="+", choices=PHASES, default=PHASES)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        results = campaign(Path(folder), arguments.runs, arguments.seed)
+        results = campaign(Path(folder), arguments.runs, arguments.seed, arguments.phases)
     print(summary(results))
     sys.exit(any(result.fault for result in results))
 
