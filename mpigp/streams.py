@@ -16,7 +16,7 @@ from mpigp.hdf5 import read_rows
 
 Floats = NDArray[np.float64]
 
-BLOCK_BYTES = 2**23  # of all columns of a block together
+BLOCK_BYTES = 2**22  # of all columns of a block together
 
 
 def block_rows(chunk: int, width: int) -> int:

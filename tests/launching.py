@@ -113,7 +113,7 @@ def end_session(session: int) -> None:
 
 
 def several(
-    folder: Path, ranks: int, commands: list[list[object]], threads: int = 1, block_bytes: int = 2**23
+    folder: Path, ranks: int, commands: list[list[object]], threads: int = 1, block_bytes: int = 2**22
 ) -> list[list[Outcome]]:
     """Run command lines of mpigp one after another in one start of mpiexec; return how each ended, rank by rank.
 
