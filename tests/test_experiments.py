@@ -362,22 +362,18 @@ def test_a_rare_class_needs_more_evidence() -> None:
 
 @pytest.mark.slow
 def test_scaling_answers_its_three_questions(tmp_path: Path) -> None:
-    words = ["--counts", "2,1", "--rows", 400, "--inducing", 5, "--repeats", 1, "--evaluations", 2]
+    words = ["--counts", 2, "--rows", 401, "--inducing", 5, "--repeats", 1, "--evaluations", 2]
     outcome = launch(None, "experiment", "scaling", *words, "-o", tmp_path, timeout=150)
     assert (outcome.code, outcome.stderr) == (0, "")
     found = json.loads((tmp_path / "scaling.json").read_text())
     table, text = found["table"], (tmp_path / "scaling.txt").read_text().splitlines()
     assert [(line["model"], line["kind"], line["ranks"], line["rows"]) for line in table] == [
-        (model, kind, ranks, 400 if kind == "strong" or ranks == 2 else 200)
-        for model in ("regression", "gplvm")
-        for kind in ("strong", "weak")
-        for ranks in (1, 2)
+        (model, kind, 2, rows) for model in ("regression", "gplvm") for kind, rows in (("strong", 401), ("weak", 400))
     ]
-    for line, first, shown in zip(table, [each for each in table[::2] for _ in range(2)], text[1:], strict=False):
-        assert line["speedup"] == pytest.approx(line["rows"] / line["seconds"] * first["seconds"] / first["rows"])
-        assert len(line["load"]["seconds"]) == line["ranks"] and min(line["load"]["seconds"]) > 0
+    for line, shown in zip(table, text[1:], strict=False):
+        assert line["seconds"] > 0 and len(line["load"]["seconds"]) == 2 and min(line["load"]["seconds"]) > 0
         assert sum(line["load"]["rows"]) == line["rows"]
-        assert shown.split()[:4] == [line["model"], line["kind"], str(line["ranks"]), str(line["rows"])]
+        assert shown.split()[:4] == [line["model"], line["kind"], "2", str(line["rows"])]
     assert imread(tmp_path / "scaling.png")[..., :3].std() > 0.05
 
 

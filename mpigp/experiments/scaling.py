@@ -138,6 +138,6 @@ def picture(found: Found) -> Figure:
         spread.bar(np.arange(len(load)) + 0.4 * place, load / load.mean(), 0.4, color=colour, label=model)
     strong.set_title("the same rows")
     weak.set_title("the same rows on each rank")
-    spread.set(title="load, by its mean", xlabel="rank")
+    spread.set(title="load, by its mean", xlabel="rank", xticks=range(found["ranks"]))
     strong.legend(frameon=False)
     return figure
