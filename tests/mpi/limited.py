@@ -13,7 +13,8 @@ from mpigp.ranks import connected
 if __name__ == "__main__":
     build_parser()  # loads the commands
     connected()
-    scipy.linalg.cholesky(np.eye(300) + np.ones((300, 300)) @ np.ones((300, 300)))  # both BLAS take their memory
+    # NumPy's and SciPy's BLAS take buffers of their own at first use.
+    scipy.linalg.cholesky(np.eye(300) + np.ones((300, 300)) @ np.ones((300, 300)))
     taken = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData:"))
     limit = 1024 * int(taken.split()[1]) + int(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
