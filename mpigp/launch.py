@@ -37,6 +37,16 @@ def find_mpiexec() -> str:
     return found
 
 
+def mpi_version(mpiexec: str) -> str:
+    """Return what an mpiexec says of itself."""
+    return subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=60).stdout
+
+
+def outlives(version: str) -> bool:
+    """Return whether a job of this MPI can be started so that it outlives dead ranks: Open MPI ≥ 5."""
+    return "Open MPI" in version and not re.search(r"Open MPI\) [1-4]\.", version)
+
+
 def flags(version: str, ranks: int, threads: int, cores: int, root: bool, survive: bool = False) -> list[str]:
     """Return the options that this MPI's mpiexec needs; `survive` for a job that is to outlive dead ranks.
 
@@ -47,7 +57,7 @@ def flags(version: str, ranks: int, threads: int, cores: int, root: bool, surviv
     if "Open MPI" not in version:
         return []
     options = ["--allow-run-as-root"] if root else []
-    if survive and not re.search(r"Open MPI\) [1-4]\.", version):
+    if survive and outlives(version):
         options += ["--with-ft", "ulfm"]
     if ranks * threads > cores:
         return [*options, "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
@@ -66,8 +76,7 @@ def launch(ranks: int, threads: int, arguments: list[str], model: str | None = N
     if ranks < 1:
         raise InputError(f"--ranks: is {ranks}: give a number ≥ 1")
     mpiexec = find_mpiexec()
-    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=60).stdout
-    options = flags(version, ranks, threads, len(os.sched_getaffinity(0)), os.geteuid() == 0, restarts > 0)
+    options = flags(mpi_version(mpiexec), ranks, threads, len(os.sched_getaffinity(0)), os.geteuid() == 0, restarts > 0)
     command = [mpiexec, *options, "-n", str(ranks), sys.executable, "-m", "mpigp", *arguments]
     began, starts = time.time(), STARTS
     while True:
