@@ -17,6 +17,8 @@ from mkdocs.structure.files import File, Files
 import mpigp
 from mpigp.cli import COMMANDS, build_parser
 
+SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.MULTILINE)  # of a docstring in NumPy's style
+
 COMMANDS_HEAD = """# Commands
 
 This page is made from the program itself: `mpigp COMMAND --help` says the same. Every command runs under any launcher,
@@ -27,7 +29,7 @@ it finds needs. In a checkout `python run.py` is the same as `mpigp`.
 |---|---|
 | 0 | done |
 | 2 | bad usage or bad input, said in one line on standard error; nothing was written |
-| 75 | `fit` was stopped by SIGTERM, SIGUSR1, SIGUSR2 or `--time-limit`, and saved a checkpoint: run it again with `--resume` |
+| 75 | `fit` was stopped by SIGTERM, SIGUSR1, SIGUSR2 or `--time-limit`, and saved a checkpoint: go on with `--resume` |
 | 1 | anything else |
 
 | before the command | |
@@ -96,8 +98,8 @@ def described(heading: str, name: str, item: Any) -> Iterator[str]:
 
 
 def markdown(docstring: str) -> Iterator[str]:
-    """Yield a docstring of NumPy's style as Markdown: sections in bold, `name : meaning` as a list, examples as code."""
-    text, *sections = UNDERLINED.split(docstring)
+    """Yield a docstring of NumPy's style as Markdown: sections in bold, names as a list, examples as code."""
+    text, *sections = SECTION.split(docstring)
     yield text.strip()
     for title, body in zip(sections[::2], sections[1::2], strict=True):
         yield f"\n**{title}**\n"
