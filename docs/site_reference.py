@@ -92,7 +92,9 @@ def api() -> Iterator[str]:
 
 def described(heading: str, name: str, item: Any) -> Iterator[str]:
     """Yield the section of a class or function: its heading, how it is called, and its docstring."""
-    called = f"{name}{inspect.signature(item)}".replace("'", "").replace("(self, ", "(").replace("(self)", "()")
+    given = inspect.signature(item).parameters.values()
+    bare = [each.replace(annotation=inspect.Parameter.empty) for each in given if each.name != "self"]
+    called = f"{name}{inspect.Signature(bare)}"
     yield f"\n{heading}\n\n```usage\n{called}\n```\n"
     yield from markdown(inspect.getdoc(item) or "")
 
