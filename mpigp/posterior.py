@@ -36,7 +36,7 @@ from mpigp.workers import Workers
 Floats = NDArray[np.float64]
 
 REMEDY = "give a model file that `mpigp fit` wrote"
-BLOCK = 2**13  # rows that are predicted together
+BLOCK = 2**14  # rows whose inputs are brought into the model's units together
 JOINT_ROWS = 5000  # joint draws need their covariance: 200 MB
 
 
@@ -140,11 +140,12 @@ class Posterior:
         return _units(Y, self.y)
 
     def _prediction(self, mean: Floats, variance: Floats) -> Prediction:
-        """Return what is known in the data's units; the variance is (n, 1) or (n, d)."""
-        variance = np.maximum(variance, 0.0)
+        """Return what is known in the data's units, of arrays that are given away; the variance is (n, 1) or (n, d)."""
+        np.maximum(variance, 0.0, out=variance)
         y_variance = variance + 1 / self.beta
         if self.y is not None:
-            mean = mean * self.y.scale + self.y.mean
+            mean *= self.y.scale
+            mean += self.y.mean
             square = self.y.scale**2
             square = square[:1] if variance.shape[1] == 1 and (square == square[0]).all() else square
             variance, y_variance = variance * square, y_variance * square
@@ -155,30 +156,23 @@ class Posterior:
     def predict(self, X: Floats, threads: int = 1) -> Prediction:
         """Return what is known at the inputs X (n, q), in the data's units."""
         workers = Workers(threads, native.workspace(len(self.Z), self.q, self.d))
-        step = BLOCK * threads  # block by block: what is made of them on the way stays in the cache
-        blocks = [self._predict(X[first : first + step], workers) for first in range(0, max(len(X), 1), step)]
-        return Prediction(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
+        mean, variance = np.empty((len(X), self.d)), np.empty((len(self.factors), len(X)))
+        step = BLOCK * threads
+        for first in range(0, len(X), step):
+            block = np.s_[first : first + step]
+            self._moments_at(self.inputs(X[block]), mean[block], variance[:, block], workers)
+        np.subtract(1.0, variance, out=variance)
+        variance *= self.variance
+        return self._prediction(mean, variance.T if len(variance) == 1 else variance[self.group].T)
 
-    def _predict(self, X: Floats, workers: Workers) -> Prediction:
-        X = self.inputs(X)
-        mean, explained = np.empty((len(X), self.d)), np.empty((len(X), len(self.factors)))
-        for group in range(len(self.factors)):
-            outputs = np.flatnonzero(self.group == group)
-            mean[:, outputs], explained[:, group] = self._certain(X, group, outputs, workers)
-        if len(self.factors) > 1:
-            explained = explained[:, self.group]
-        return self._prediction(mean, self.variance * (1 - explained))
+    def _moments_at(self, X: Floats, mean: Floats, explained: Floats, workers: Workers) -> None:
+        """Set wᵀk (n, d), and kᵀMk (groups, n) of each group, at inputs in the model's units."""
+        for factor, of_group in zip(self.factors, explained, strict=True):
 
-    def _certain(self, X: Floats, group: int, outputs: NDArray[np.intp], workers: Workers) -> tuple[Floats, Floats]:
-        """Return wᵀk (n, outputs) and kᵀMk (n,) of a group's outputs."""
-        weights = np.ascontiguousarray(self.weights[:, outputs])
-        mean, explained = np.empty((len(X), len(outputs))), np.empty(len(X))
+            def work(*part: Any, factor: Floats = factor, of_group: Floats = of_group) -> None:
+                native.regression_moments(self.kernel, *part, factor, self.weights, mean, of_group)
 
-        def work(rows: native.Rows, *part: Any) -> None:
-            native.regression_moments(self.kernel, rows, self.factors[group], weights, mean, explained, *part)
-
-        _over_rows(X, None, workers, work)
-        return mean, explained
+            _over_rows(X, None, workers, work)
 
     def predict_uncertain(self, X: Floats, X_variance: Floats, threads: int = 1) -> Prediction:
         """Return what is known at inputs of mean X (n, q) and variances X_variance (n, q), in the data's units."""
@@ -191,8 +185,8 @@ class Posterior:
         quadratics = self.quadratics()
         second = np.empty((len(mu), len(quadratics)))
 
-        def work(rows: native.Rows, *part: Any) -> None:
-            native.gplvm_moments(self.kernel, rows, self.weights, quadratics, mean, second, *part)
+        def work(*part: Any) -> None:
+            native.gplvm_moments(self.kernel, *part, self.weights, quadratics, mean, second)
 
         workers = Workers(threads, native.workspace(len(self.Z), self.q, self.d, len(quadratics)))
         _over_rows(mu, S, workers, work)

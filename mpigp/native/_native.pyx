@@ -166,16 +166,18 @@ def gplvm_gradient(Kernel kernel, Rows rows, const double[:, ::1] weight_psi2, c
     return misfits
 
 
-def regression_moments(Kernel kernel, Rows rows, const double[:, ::1] factor, const double[:, ::1] weights,
-                       double[:, ::1] mean, double[::1] explained, int64_t first, int64_t last, double[::1] space):
+def regression_moments(Kernel kernel, Rows rows, int64_t first, int64_t last, double[::1] space,
+                       const double[:, ::1] factor, const double[:, ::1] weights, double[:, ::1] mean,
+                       double[::1] explained):
     """Set mean (n, d) = K weights and explained (n,) = |factor K|², of a lower triangular factor (m, m)."""
     with nogil:
         functions.regression_moments(&kernel.k, &rows.r, first, last, &factor[0, 0], &weights[0, 0], weights.shape[1],
                                      &mean[0, 0], &explained[0], &space[0])
 
 
-def gplvm_moments(Kernel kernel, Rows rows, const double[:, ::1] weights, const double[:, ::1] weights_psi2,
-                  double[:, ::1] mean, double[:, ::1] second, int64_t first, int64_t last, double[::1] space):
+def gplvm_moments(Kernel kernel, Rows rows, int64_t first, int64_t last, double[::1] space,
+                  const double[:, ::1] weights, const double[:, ::1] weights_psi2, double[:, ::1] mean,
+                  double[:, ::1] second):
     """Set mean (n, d) = ψ1 weights (m, d), and second (n, k), the sums of weights_psi2 (k, pairs) ψ2 over the pairs."""
     with nogil:
         functions.gplvm_moments(&kernel.k, &rows.r, first, last, &weights[0, 0], weights.shape[1], &weights_psi2[0, 0],

@@ -514,9 +514,11 @@ void ISA(gplvm_moments)(const rbf_t *k, const rows_t *rows, int64_t first, int64
         memset(secondT, 0, (size_t)(count_psi2 * ld) * 8);
         for (int64_t m = 0; m < k->m; m++) {
             psi2_row(k, m, b.panels, b.f, b.c, ld, b.w, e);
-            for (int64_t v = 0; v < ld / LANES; v += WIDE)
-                product_vectors(tile_vectors(ld / LANES - v), weights_psi2 + m * (m + 1) / 2, pairs, count_psi2,
-                                e + v * LANES, ld, m + 1, 1, secondT + v * LANES, ld);
+            for (int64_t v = 0, NV; v < ld / LANES; v += NV) {
+                NV = tile_vectors(ld / LANES - v);
+                product_vectors(NV, weights_psi2 + m * (m + 1) / 2, pairs, count_psi2, e + v * LANES, ld, m + 1, 0, 1,
+                                secondT + v * LANES, ld);
+            }
         }
         for (int64_t i = 0; i < count; i++) {
             for (int64_t j = 0; j < d; j++) mean[(start + i) * d + j] = meanT[j * ld + i];

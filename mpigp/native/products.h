@@ -11,8 +11,8 @@
 #define TALL 4    /* rows of a tile */
 #define DEPTH 256 /* inner length at a time: a panel of a packed matrix then fits the first-level cache */
 
-/* How many vectors a tile takes of those that are left. */
-INLINE int64_t tile_vectors(int64_t left) { return left < WIDE ? left : WIDE; }
+/* How many vectors a tile takes of those that are left: two and two rather than three and one, which would wait for itself. */
+INLINE int64_t tile_vectors(int64_t left) { return left == WIDE + 1 ? 2 : smaller(left, WIDE); }
 
 /* ---- products with a matrix ----------------------------------------------------------------------------------------- */
 
@@ -21,7 +21,7 @@ INLINE int64_t tile_vectors(int64_t left) { return left < WIDE ? left : WIDE; }
 static inline void pack(const double *from, int64_t down, int64_t right, int64_t inner, int64_t m, double *panels)
 {
     int64_t vectors = (m + LANES - 1) / LANES;
-    for (int64_t v = 0; v < vectors; v += WIDE) {
+    for (int64_t v = 0; v < vectors; v += tile_vectors(vectors - v)) {
         int64_t width = tile_vectors(vectors - v) * LANES;
         for (int64_t k = 0; k < inner; k++)
             for (int64_t j = 0; j < width; j++, panels++)
@@ -29,41 +29,54 @@ static inline void pack(const double *from, int64_t down, int64_t right, int64_t
     }
 }
 
-/* out[row][.] (+)= sum over k of left[row][k] right[k][.], for `count` values of k. */
+/* out[row][.] (+)= sum over k of left[row][k] right[k][.], for `count` values of k, and `ramp` more with which a triangle's
+ * first vectors end: after each LANES of those, one vector less. */
 INLINE void product_tile(const int NR, const int NV, const double *left, int64_t stride, const double *right, int64_t down,
-                         int64_t count, int add, double *out, int64_t places)
+                         int64_t count, int64_t ramp, int add, double *out, int64_t places)
 {
     vec s[TALL][WIDE];
     for (int r = 0; r < NR; r++)
         for (int v = 0; v < NV; v++) s[r][v] = add ? load(out + r * places + v * LANES) : (vec){0};
-    for (int64_t k = 0; k < count; k++) {
-        vec b[WIDE];
-        for (int v = 0; v < NV; v++) b[v] = load(right + k * down + v * LANES);
-        for (int r = 0; r < NR; r++) {
-            vec a = splat(left[r * stride + k]);
-            for (int v = 0; v < NV; v++) s[r][v] += a * b[v];
-        }
+#define TERMS(FIRST, K)                                                                  \
+    do {                                                                                 \
+        vec b[WIDE];                                                                     \
+        for (int v = FIRST; v < NV; v++) b[v] = load(right + (K) * down + v * LANES);    \
+        for (int r = 0; r < NR; r++) {                                                   \
+            vec a = splat(left[r * stride + (K)]);                                       \
+            for (int v = FIRST; v < NV; v++) s[r][v] += a * b[v];                        \
+        }                                                                                \
+    } while (0)
+    for (int64_t k = 0; k < count; k++) TERMS(0, k);
+    if (ramp) {
+        int64_t ends[] = {count + smaller(ramp, LANES), count + smaller(ramp, 2 * LANES), count + ramp};
+        for (int64_t k = count; k < ends[0]; k++) TERMS(0, k);
+        if (NV > 1)
+            for (int64_t k = ends[0]; k < ends[1]; k++) TERMS(1, k);
+        if (NV > 2)
+            for (int64_t k = ends[1]; k < ends[2]; k++) TERMS(2, k);
     }
+#undef TERMS
     for (int r = 0; r < NR; r++)
         for (int v = 0; v < NV; v++) store(out + r * places + v * LANES, s[r][v]);
 }
 
 INLINE void product_rows(const int NV, const double *left, int64_t stride, int64_t rows, const double *right, int64_t down,
-                         int64_t count, int add, double *out, int64_t places)
+                         int64_t count, int64_t ramp, int add, double *out, int64_t places)
 {
     int64_t r = 0;
     for (; r + TALL <= rows; r += TALL)
-        product_tile(TALL, NV, left + r * stride, stride, right, down, count, add, out + r * places, places);
-    for (; r < rows; r++) product_tile(1, NV, left + r * stride, stride, right, down, count, add, out + r * places, places);
+        product_tile(TALL, NV, left + r * stride, stride, right, down, count, ramp, add, out + r * places, places);
+    for (; r < rows; r++)
+        product_tile(1, NV, left + r * stride, stride, right, down, count, ramp, add, out + r * places, places);
 }
 
 INLINE void product_vectors(int64_t NV, const double *left, int64_t stride, int64_t rows, const double *right, int64_t down,
-                            int64_t count, int add, double *out, int64_t places)
+                            int64_t count, int64_t ramp, int add, double *out, int64_t places)
 {
     switch (NV) {
-    case 3: product_rows(3, left, stride, rows, right, down, count, add, out, places); break;
-    case 2: product_rows(2, left, stride, rows, right, down, count, add, out, places); break;
-    case 1: product_rows(1, left, stride, rows, right, down, count, add, out, places); break;
+    case 3: product_rows(3, left, stride, rows, right, down, count, ramp, add, out, places); break;
+    case 2: product_rows(2, left, stride, rows, right, down, count, ramp, add, out, places); break;
+    case 1: product_rows(1, left, stride, rows, right, down, count, ramp, add, out, places); break;
     }
 }
 
@@ -72,12 +85,15 @@ static inline void packed_product(const double *left, int64_t stride, int64_t ro
                                   int64_t m, int triangular, int add, double *out, int64_t places)
 {
     int64_t vectors = (m + LANES - 1) / LANES;
-    for (int64_t v = 0; v < vectors; v += WIDE) {
-        int64_t NV = tile_vectors(vectors - v), end = triangular ? smaller(inner, (v + NV) * LANES) : inner;
+    for (int64_t v = 0, NV; v < vectors; v += NV) {
+        NV = tile_vectors(vectors - v);
+        int64_t full = triangular ? smaller(inner, v * LANES) : inner, end = triangular ? smaller(inner, (v + NV) * LANES) : inner;
         const double *panel = panels + v * LANES * inner;
-        for (int64_t k = 0; k < end; k += DEPTH)
-            product_vectors(NV, left + k, stride, rows, panel + k * NV * LANES, NV * LANES, smaller(DEPTH, end - k),
-                            add || k > 0, out + v * LANES, places);
+        for (int64_t k = 0, next; k < end; k = next) {
+            next = full - k > DEPTH ? k + DEPTH : end;
+            product_vectors(NV, left + k, stride, rows, panel + k * NV * LANES, NV * LANES, smaller(next, full) - k,
+                            next > full ? next - full : 0, add || k > 0, out + v * LANES, places);
+        }
     }
 }
 
@@ -85,9 +101,10 @@ static inline void packed_product(const double *left, int64_t stride, int64_t ro
 static inline void product(const double *left, int64_t count, int64_t inner, const double *right, int add, double *out,
                            int64_t places)
 {
-    for (int64_t v = 0; v < places / LANES; v += WIDE)
-        product_vectors(tile_vectors(places / LANES - v), left, inner, count, right + v * LANES, places, inner, add,
-                        out + v * LANES, places);
+    for (int64_t v = 0, NV; v < places / LANES; v += NV) {
+        NV = tile_vectors(places / LANES - v);
+        product_vectors(NV, left, inner, count, right + v * LANES, places, inner, 0, add, out + v * LANES, places);
+    }
 }
 
 /* ---- products summed over rows ---------------------------------------------------------------------------------------- */
@@ -119,8 +136,9 @@ static inline void outer(const double *left, int64_t stride, int64_t count, cons
                   int triangular, double *out, int64_t places)
 {
     int64_t vectors = (m + LANES - 1) / LANES;
-    for (int64_t v = 0; v < vectors; v += WIDE) {
-        int64_t NV = tile_vectors(vectors - v), i = triangular ? v * LANES / TALL * TALL : 0;
+    for (int64_t v = 0, NV; v < vectors; v += NV) {
+        NV = tile_vectors(vectors - v);
+        int64_t i = triangular ? v * LANES / TALL * TALL : 0;
 #define TILE(NR, NV) outer_tile(NR, NV, left + i, stride, right + v * LANES, rows, out + i * places + v * LANES, places)
         for (; i + TALL <= count; i += TALL) {
             switch (NV) {

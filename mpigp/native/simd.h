@@ -49,14 +49,18 @@ INLINE double lane_sum(vec v)
 /* The sums of the lanes of each of four vectors: four at once, by shuffles. */
 INLINE four lane_sums(vec a, vec b, vec c, vec d)
 {
-#if LANES == 4
+    typedef double quad __attribute__((vector_size(32)));
     typedef int64_t index __attribute__((vector_size(32)));
-    vec ab = __builtin_shuffle(a, b, (index){0, 4, 2, 6}) + __builtin_shuffle(a, b, (index){1, 5, 3, 7});
-    vec cd = __builtin_shuffle(c, d, (index){0, 4, 2, 6}) + __builtin_shuffle(c, d, (index){1, 5, 3, 7});
-    return __builtin_shuffle(ab, cd, (index){0, 1, 4, 5}) + __builtin_shuffle(ab, cd, (index){2, 3, 6, 7});
+#if LANES == 8
+#define HALVES(v) (quad)(_mm512_castpd512_pd256((__m512d)v) + _mm512_extractf64x4_pd((__m512d)v, 1))
 #else
-    return (four){lane_sum(a), lane_sum(b), lane_sum(c), lane_sum(d)};
+#define HALVES(v) (quad) v
 #endif
+    quad a4 = HALVES(a), b4 = HALVES(b), c4 = HALVES(c), d4 = HALVES(d);
+#undef HALVES
+    quad ab = __builtin_shuffle(a4, b4, (index){0, 4, 2, 6}) + __builtin_shuffle(a4, b4, (index){1, 5, 3, 7});
+    quad cd = __builtin_shuffle(c4, d4, (index){0, 4, 2, 6}) + __builtin_shuffle(c4, d4, (index){1, 5, 3, 7});
+    return __builtin_shuffle(ab, cd, (index){0, 1, 4, 5}) + __builtin_shuffle(ab, cd, (index){2, 3, 6, 7});
 }
 
 /* log2 of x in [1, 2), to 2 units in the last place of 1: with s = (x - c) / (x + c) and c = sqrt(2), log2 x - 1/2 is the odd
