@@ -2,7 +2,8 @@
 
 A page's blocks are fenced, with a tag that says what they are:
 
-    sh, python   run, in the page's order, in one folder per page; they must end well
+    sh, python   run, in the page's order, in one folder per page; they must end well. After "This is `NAME`:" a
+                 block is the file of that name, too
     refused      run as sh, and must be refused with exit code 2; the text below is what standard error says
     text         the output of the block above it; numbers agree to 2 %, `...` stands for anything
     slurm        needs Slurm, and says so in its first line; what it submits is a file that the page has run
@@ -34,11 +35,12 @@ ANYWHERE = {
 
 
 class Block(NamedTuple):
-    """A block of a page: its tag, the lines, and the number of the line it begins at."""
+    """A block of a page: its tag, the lines, the number of its first line, and the file that the page says it is."""
 
     tag: str
     text: str
     line: int
+    file: str = ""
 
 
 def pages() -> list[Path]:
@@ -55,7 +57,9 @@ def blocks(page: Path) -> list[Block]:
         line = lines[number]
         if line.startswith("```"):
             end = lines.index("```", number + 1)
-            found.append(Block(line[3:], "\n".join(lines[number + 1 : end]), number + 1))
+            named = re.search(r"This is `([\w.]+)`:$", "\n".join(lines[:number]).rstrip())
+            file = named.group(1) if named else ""
+            found.append(Block(line[3:], "\n".join(lines[number + 1 : end]), number + 1, file))
             number = end
         elif line.startswith("    ") and (number == 0 or not lines[number - 1].strip()):
             end = next((at for at in range(number, len(lines)) if not lines[at].startswith("    ")), len(lines))
@@ -79,14 +83,15 @@ def checkout(folder: Path) -> Path:
 
 
 def run_block(block: Block, folder: Path) -> Outcome:
-    """Run a block in a folder."""
+    """Run a block in a folder; what `sh` blocks export, those after them have, as in a terminal."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**ANYWHERE, "PATH": path, "PYTHONPATH": str(ROOT)}
+    environment = {**ANYWHERE, "PATH": path}
     if block.tag == "python":
+        if block.file:
+            (folder / block.file).write_text(block.text + "\n", "utf-8")
         return start(sys.executable, "-c", block.text, cwd=folder, environment=environment, timeout=LIMIT)
-    return start(
-        "bash", "-euo", "pipefail", "-c", block.text, cwd=folder, environment=environment, timeout=LIMIT
-    )  # fmt: skip
+    text = f"if [ -e .exported ]; then . ./.exported; fi\n{block.text}\nexport -p > .exported"
+    return start("bash", "-euo", "pipefail", "-c", text, cwd=folder, environment=environment, timeout=LIMIT)
 
 
 def disagreement(expected: str, found: str) -> str:

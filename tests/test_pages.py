@@ -12,14 +12,14 @@ import pytest
 from launching import ROOT, start
 from pages import RUN, TAGS, agrees, blocks, checkout, disagreement, pages, prose, run_block
 
-from mpigp.cli import COMMANDS, build_parser
+from mpigp.cli import build_parser
 
 PAGES = pages()
 # What is measured, as opposed to chosen or counted: a number with a unit.
 MEASURED = re.compile(r"\d(?: ?%| (?:s|ms|ns|MB|nats|times)\b)")
 NAMED = re.compile(r"`(?:python|mpigp|mpiexec|tests/)[^`]*`|```(?:sh|python)\n")
 INSTALLED = re.compile(r"pip install (?:-e )?'?\.(?:\[([\w,]+)\])?'?")
-README_COMMANDS = [block.text for block in blocks(ROOT / "README.md")]
+README_COMMANDS = [block.text for block in blocks(ROOT / "README.md") if block.text.startswith("pip install")]
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
@@ -100,11 +100,16 @@ def options_of(command: str) -> set[str]:
         return set(re.findall(r"--[\w-]+", help_of("-m", words[2])))
     if words[0] == "python" and words[1].startswith("tests/"):
         return set(re.findall(r"--[\w-]+", help_of(words[1])))
-    parser = build_parser()
-    chosen = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    names = [word for word in words if word in COMMANDS]
-    known = set(parser._option_string_actions) | {"--with-ft"}
-    return known.union(*(chosen.choices[name]._option_string_actions for name in names))
+    return options_within(build_parser(), words) | {"--with-ft"}  # which is mpiexec's
+
+
+def options_within(parser: argparse.ArgumentParser, words: list[str]) -> set[str]:
+    """Return the options of a parser, and of those below it that the words name."""
+    known = set(parser._option_string_actions)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            known.update(*(options_within(action.choices[word], words) for word in words if word in action.choices))
+    return known
 
 
 @every_page
