@@ -119,6 +119,23 @@ def test_commands_within_sentences_have_the_options_they_name(page: Path) -> Non
         assert set(re.findall(r"--[\w-]+", command)) <= options_of(command) | {"--help"}, command
 
 
+def quoted() -> list[str]:
+    """Return what pages quote of the program's words within sentences: its errors, and what poor.md says it prints."""
+    errors = [text for page in PAGES for text in re.findall(r"`(mpigp: [^`]+)`", prose(page))]
+    return errors + re.findall(r"^\| `([^`]+)` \|", prose(ROOT / "docs" / "poor.md"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("text", quoted())
+def test_what_is_quoted_is_what_the_program_says(text: str) -> None:
+    """All of it stands in the source, but for numbers, a column's name, and a reason to stop, which are put in."""
+    source = "\n".join(path.read_text() for path in (ROOT / "mpigp").rglob("*.py"))
+    source = re.sub(r'"\s*\n\s*f?"', "", source)  # of texts that go on in the next line
+    pieces = re.split(r"\d[\de.-]*|\bY\b|^mpigp: |(?<=because )", text)
+    assert max(map(len, pieces)) > 15
+    for piece in pieces:
+        assert piece.strip() in source, piece
+
+
 @every_page
 def test_a_section_with_measured_numbers_names_a_command(page: Path) -> None:
     for section in re.split(r"^#+ ", page.read_text(), flags=re.MULTILINE):
