@@ -19,6 +19,7 @@ from mpigp.chunks import Share
 from mpigp.errors import InputError
 from mpigp.fitting import Fit
 from mpigp.hdf5 import whole
+from mpigp.kernels.names import DEFAULT
 from mpigp.modelfile import Standardisation
 from mpigp.objective import Objective
 from mpigp.phases import PHASES
@@ -96,6 +97,9 @@ def write_model(
         format="mpigp-model", version=VERSION, model=objective.evaluator.model.name, n=objective.evaluator.rows.n,
         jitter=objective.jitter, seed=seed, mpigp=__version__, stopped=fit.stopped, **made,
     )  # fmt: skip
+    kernel = objective.evaluator.model.loops.name
+    if kernel != DEFAULT:
+        file.attrs["kernel"] = kernel
     file["Z"], file["beta"] = parameters.Z, parameters.beta
     file["kernel/variance"], file["kernel/alpha"] = parameters.variance, parameters.alpha
     for column, each in standardised.items():
@@ -140,7 +144,7 @@ def check(file: h5py.File, options: dict[str, Any]) -> None:
     if "checkpoint/options" not in file:
         raise InputError(f"{name}: holds no checkpoint: --resume takes what an earlier `fit -o` wrote")
     with whole(f"{name}: /checkpoint"):
-        found = json.loads(file["checkpoint/options"].asstr()[()])
+        found = {"kernel": DEFAULT} | json.loads(file["checkpoint/options"].asstr()[()])
     for key in options:  # the data last: other options may change what is read of them
         if found.get(key) != options[key]:
             made = f"{key} = {found.get(key)!r}, not {options[key]!r}" if key != "data" else "other data"

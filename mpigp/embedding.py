@@ -115,7 +115,6 @@ class _Problem:
         self.whole_weights = np.ascontiguousarray((self.weights @ counts)[:, None])
         self.psi1_weights = posterior.beta * posterior.weights
         self.workers = Workers(threads, native.workspace(m, q, d, d + groups))
-        self.sums = m * q + q
 
     def solve(self, candidates: Candidates, Y: Floats) -> tuple[Floats, Floats, Floats]:
         """Return mu, S and the bound of rows Y (n, d) in the model's units, with NaN where an entry is missing.
@@ -180,13 +179,10 @@ class _Problem:
         values, by_mu, by_S = np.empty(n), np.empty_like(mu), np.empty_like(mu)
         weights = self.whole_weights if observed is None else self.weights
         rows = native.Rows(mu, S, Y, chunk_rows(n), chunk_count(n), observed)
-        words, unused = np.zeros(2 * self.sums, np.int64), np.zeros(self.sums)  # gradients of Z and alpha
+        loops, points = self.posterior.loops, self.posterior.points
 
         def work(first: int, last: int, space: Floats) -> None:
-            native.gplvm_gradient(
-                self.posterior.kernel, rows, weights, self.psi1_weights, by_mu, by_S, values,
-                first, last, words, unused, space, 1.0,
-            )  # fmt: skip
+            loops.gplvm_bounds(points, rows, first, last, space, weights, self.psi1_weights, by_mu, by_S, values)
 
         self.workers.share(work, chunk_count(n))
         return values, by_mu, by_S

@@ -10,7 +10,7 @@ import numpy as np
 from mpigp.chunks import chunk_rows, share
 from mpigp.exactsum import DIGITS
 from mpigp.learning import Options
-from mpigp.models import MODELS
+from mpigp.models import model_of
 from mpigp.parameters import Globals
 from mpigp.rounds import Evaluator
 from mpigp.rows import Rows
@@ -56,7 +56,7 @@ def sample(options: Options, m: int, q: int, d: int) -> dict[str, float]:
     mu, Y = rng.standard_normal((n, q)), rng.standard_normal((n, d))
     S = np.full((n, q), 0.1) if options.model == "gplvm" else None
     rows = Rows(MPI.COMM_SELF, n, mu, S, Y)
-    evaluator = Evaluator(MPI.COMM_SELF, MODELS[options.model], rows, m, q)
+    evaluator = Evaluator(MPI.COMM_SELF, model_of(options.model, options.kernel), rows, m, q)
     parameters = Globals(rng.standard_normal((m, q)), 1.0, np.full(q, 1 / q), 100.0)
     evaluator(parameters, options.jitter)
     evaluator.phases.clear()

@@ -14,9 +14,10 @@ from mpigp.errors import InputError
 from mpigp.fingerprint import fingerprint
 from mpigp.fitting import Fit, Settings, best_start
 from mpigp.initialise import PLACEMENTS, latent, start_globals
+from mpigp.kernels.names import DEFAULT
 from mpigp.missing import find_patterns
 from mpigp.modelfile import Standardisation
-from mpigp.models import MODELS
+from mpigp.models import MODELS, model_of
 from mpigp.objective import NAMES, Objective
 from mpigp.optimizers import OPTIMIZERS
 from mpigp.parameters import Globals
@@ -42,6 +43,7 @@ class Options(Settings):
     """What to learn, and how; the settings of the iterations are among them.
 
     model : "regression" or "gplvm"
+    kernel : "rbf", "matern52" (regression), or "package.module:Name" of another (docs/kernels.md)
     inducing : number of inducing points, at most that of rows
     latent : dimensions of the latent points (GPLVM)
     init : "pca", "random", or the path of a model file with the latent points to start from (GPLVM)
@@ -65,12 +67,19 @@ class Options(Settings):
     jitter: float = 1e-6
     threads: int = 1
     missing: bool = False
+    kernel: str = DEFAULT
 
     def check(self) -> None:
         """Refuse values that have no meaning; the error begins with the option's name."""
         for option, choices in CHOICES.items():
             if (value := getattr(self, option)) not in choices:
                 raise InputError(f"{option}: is {value!r}: choose among {', '.join(choices)}")
+        try:
+            model_of(self.model, self.kernel)
+        except InputError as error:
+            raise InputError(f"kernel: {error}") from error
+        if self.kernel != DEFAULT and self.placement == "greedy":
+            raise InputError(f"placement: greedy is by the kernel {DEFAULT}, not {self.kernel}: use random or kmeans")
         if unknown := self.fixed - set(NAMES):
             raise InputError(f"fixed: {', '.join(sorted(unknown))}: unknown: choose among {', '.join(NAMES)}")
         for option in ("inducing", "latent", "restarts", "threads"):
@@ -123,7 +132,8 @@ def prepare(
         Y[np.isnan(Y)] = 0.0
     start, mu, S = begin(comm, n, share, X, filled, options, options.seed)
     rows = Rows(comm, n, mu, S, Y, patterns)
-    evaluator = Evaluator(comm, MODELS[options.model], rows, options.inducing, mu.shape[1], options.threads)
+    model = model_of(options.model, options.kernel)
+    evaluator = Evaluator(comm, model, rows, options.inducing, mu.shape[1], options.threads)
     objective = Objective(evaluator, options.jitter)
     if options.restarts > 1 and not resuming:
         start = best_start(
@@ -159,7 +169,7 @@ def standardise(
 def identity(options: Options, rows: Rows, q: int, data: str) -> dict[str, Any]:
     """Return what a checkpoint must have been made with, to be continued."""
     names = ("model", "optimizer", "hold", "fixed", "init", "placement", "seed", "restarts", "standardize", "jitter")
-    found = {name: getattr(options, name) for name in names}
+    found = {name: getattr(options, name) for name in (*names, "kernel")}
     found["fixed"] = ",".join(name for name in NAMES if name in options.fixed)
     shape = {"rows": rows.n, "outputs": rows.Y.shape[1], "dimensions": q, "inducing": options.inducing}
     return found | shape | {"data": data}

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from mpigp.errors import InputError
 from mpigp.hdf5 import dataset, read_all, read_rows
-from mpigp.models import MODELS, Model
+from mpigp.kernels.names import DEFAULT
+from mpigp.models import MODELS, Model, model_of
 from mpigp.parameters import Globals
 
 Floats = NDArray[np.float64]
@@ -34,13 +35,27 @@ class Standardisation(NamedTuple):
         return values
 
 
-def read_model(file: h5py.File) -> Model:
-    """Return the model that the file's attribute names."""
-    name = file.attrs.get("model", "")
-    name = name.decode() if isinstance(name, bytes) else name
-    if not isinstance(name, str) or name not in MODELS:
+def read_model_name(file: h5py.File) -> str:
+    """Return the name of the model, as the file's attribute has it."""
+    name = _text(file, "model", "")
+    if name not in MODELS:
         raise InputError(f"{file.filename}: attribute model: is {name!r}: set it to one of {', '.join(MODELS)}")
-    return MODELS[name]
+    return name
+
+
+def read_model(file: h5py.File) -> Model:
+    """Return the model that the file's attributes name, with its kernel."""
+    name = read_model_name(file)
+    try:
+        return model_of(name, _text(file, "kernel", DEFAULT))
+    except InputError as error:
+        raise InputError(f"{file.filename}: attribute kernel: {error}") from error
+
+
+def _text(file: h5py.File, name: str, default: str) -> str:
+    """Return an attribute that is text."""
+    value = file.attrs.get(name, default)
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def read_jitter(file: h5py.File, default: float) -> float:

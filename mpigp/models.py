@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from mpigp import native
 from mpigp.bound import Bound
+from mpigp.errors import InputError
 from mpigp.exactsum import FINE, from_one_word, scale_for
-from mpigp.kernels import rbf
+from mpigp.kernels.loops import Loops
+from mpigp.kernels.names import DEFAULT, loops_of
 from mpigp.rows import Rows
 from mpigp.whitening import Whitening, whiten
 from mpigp.workers import Part
@@ -35,20 +37,21 @@ class Inducing:
     """The inducing points of one evaluation, in the order of their whitening and centred, with their gram matrix.
 
     signal_to_noise : β σ_f², which decides how much care the gradients need
+    factor : (m, m), what ∂F/∂K_mm is multiplied with, entry by entry: K_mm itself, or one (`Loops.factored`)
     """
 
-    def __init__(self, Z: Floats, alpha: Floats, jitter: float, signal_to_noise: float) -> None:
-        self.centre = Z.sum(axis=0) / len(Z)
-        Z = Z - self.centre
-        K = rbf.gram(Z, alpha)
+    def __init__(self, loops: Loops, Z: Floats, alpha: Floats, jitter: float, signal_to_noise: float) -> None:
+        centre = loops.centre(Z)
+        Z = Z - centre
+        K = loops.gram(Z, alpha)
         self.whitening: Whitening = whiten(K, jitter)
         order = self.whitening.order
         self.Z = Z.take(order, axis=0)
-        self.K = native.permuted(K, order)
+        self.factor = native.permuted(K, order) if loops.factored else np.ones_like(K)
         self.alpha = alpha
         smallest = self.whitening.L.item(-1)  # of the diagonal: the last, by the pivoting
         self.straight = signal_to_noise <= STRAIGHT * smallest**2
-        self.native = native.Kernel(self.Z, self.centre, alpha)
+        self.points = native.Kernel(self.Z, centre, alpha)
 
     @cached_property
     def inverse(self) -> Floats:
@@ -56,14 +59,14 @@ class Inducing:
         return self.whitening.inverse()
 
     @cached_property
-    def root_K(self) -> Floats:
-        """K^½ (m, m), entry by entry: ψ2's factor of Z alone."""
-        return np.sqrt(self.K)
+    def root_factor(self) -> Floats:
+        """The factor's root (m, m), entry by entry: ψ2's factor of Z alone."""
+        return np.sqrt(self.factor)
 
 
 class Summary(NamedTuple):
-    """The summed statistics as the bound takes them: C (groups, m, m), b (m, d), KL; and the GPLVM's Ψ2 / K^½,
-    packed (m(m+1)/2, groups).
+    """The summed statistics as the bound takes them: C (groups, m, m), b (m, d), KL; and the GPLVM's Ψ2 without its
+    factor of Z alone, packed (m(m+1)/2, groups).
     """
 
     C: Floats
@@ -93,6 +96,9 @@ class Model(ABC):
     name: str
     divergence_words: int  # the words of KL among the statistics
 
+    def __init__(self, loops: Loops | None = None) -> None:
+        self.loops = loops_of(DEFAULT) if loops is None else loops
+
     def statistics_scale(self, rows: Rows, m: int) -> Floats:
         """Return the scales of the statistics' integers: Ψ2 (packed), Σψ1Y, KL. No ψ exceeds 1."""
         return np.concatenate(
@@ -109,7 +115,7 @@ class Model(ABC):
         As α → 0 nothing bounds their totals, so each chunk may have an equal share of the words.
         """
         weight = weights.limit * rows.all_chunks
-        of_one = scale_for(rbf.gradient_limits(inducing.native, rows.lowest, rows.highest, weight))
+        of_one = scale_for(self.loops.gradient_limits(inducing.points, rows.lowest, rows.highest, weight))
         m, q = inducing.Z.shape
         scale = np.empty((m + 1, q))
         scale[:m], scale[m] = of_one[:q], of_one[q:]
@@ -135,7 +141,10 @@ class Model(ABC):
     def gram_weights(
         self, inducing: Inducing, summary: Summary, bound: Bound, weights: Weights, rest: Floats
     ) -> Floats:
-        """Return ∂F/∂K ∘ K (m, m), whose row m gives the gradient of Z_m; `rest` are the sums after Z's and alpha's."""
+        """Return ∂F/∂K ∘ factor (m, m), whose row m gives the gradient of Z_m.
+
+        rest : the sums after Z's and alpha's
+        """
 
     @abstractmethod
     def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
@@ -143,12 +152,12 @@ class Model(ABC):
 
 
 def _by_gram(inducing: Inducing, summary: Summary, bound: Bound) -> Floats:
-    """Return ∂F/∂K_mm ∘ K_mm (m, m) through L.
+    """Return ∂F/∂K_mm ∘ factor (m, m) through L.
 
     K_mm enters C and b through L alone, and F does not change when L is turned by a rotation:
     ∂F/∂K_mm = −L⁻ᵀ (∂F/∂C C + ½ ∂F/∂b bᵀ) L⁻¹, made symmetric.
     """
-    return native.by_gram(bound.by_C, summary.C, bound.by_b, summary.b, inducing.inverse, inducing.K)
+    return native.by_gram(bound.by_C, summary.C, bound.by_b, summary.b, inducing.inverse, inducing.factor)
 
 
 def _absolute_residuals(fit: Floats, rows: Rows) -> Floats:
@@ -163,7 +172,7 @@ class Regression(Model):
     divergence_words = 0
 
     def add_statistics(self, inducing: Inducing, rows: Rows, part: Part) -> int:
-        return native.regression_statistics(inducing.native, rows.native, inducing.inverse, *part)
+        return self.loops.regression_statistics(inducing.points, rows.native, inducing.inverse, part)
 
     def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
         m = len(inducing.Z)
@@ -208,12 +217,13 @@ class Regression(Model):
             return _by_gram(inducing, summary, bound)
         AE = rest.reshape(weights.psi1Y.shape)
         inner = weights.matrix @ summary.C[0] + weights.psi1Y @ AE.T
-        return np.ascontiguousarray(-0.5 * native.solve(inducing.whitening.L, inner.T, transposed=True).T * inducing.K)
+        by_K = -0.5 * native.solve(inducing.whitening.L, inner.T, transposed=True).T
+        return np.ascontiguousarray(by_K * inducing.factor)
 
     def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
         inverse = None if inducing.straight else inducing.inverse
-        return native.regression_gradient(
-            inducing.native, rows.native, inverse, weights.matrix, weights.psi1Y, weights.fit, *part, FINE
+        return self.loops.regression_gradient(
+            inducing.points, rows.native, inverse, weights.matrix, weights.psi1Y, weights.fit, part
         )
 
 
@@ -224,13 +234,13 @@ class GPLVM(Model):
     divergence_words = 2
 
     def add_statistics(self, inducing: Inducing, rows: Rows, part: Part) -> int:
-        return native.gplvm_statistics(inducing.native, rows.native, *part)
+        return self.loops.gplvm_statistics(inducing.points, rows.native, part)
 
     def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
         m = len(inducing.Z)
         sums, psi2_sums = from_one_word(words, scale), len(words) - m * d - 2
         L, pairs = inducing.whitening.L, sums[:psi2_sums].reshape(m * (m + 1) // 2, -1)
-        C = native.whitened(pairs, inducing.root_K, L)
+        C = native.whitened(pairs, inducing.root_factor, L)
         return Summary(C, native.solve(L, sums[psi2_sums:-2].reshape(m, d)), float(sums[-2] + sums[-1]), pairs)
 
     def weight_shape(self, m: int, groups: int) -> tuple[int, int]:
@@ -238,30 +248,30 @@ class GPLVM(Model):
 
     def weights(self, inducing: Inducing, summary: Summary, bound: Bound, rows: Rows) -> Weights:
         psi1Y = native.solve(inducing.whitening.L, bound.by_b, transposed=True)
-        matrix = native.pair_weights(bound.by_C, inducing.root_K, inducing.inverse)
+        matrix = native.pair_weights(bound.by_C, inducing.root_factor, inducing.inverse)
         limit = native.absolute_total(matrix, 2 * rows.n, psi1Y, rows.absolute_Y)
         return Weights(matrix, psi1Y, np.zeros_like(psi1Y), limit)
 
     def gram_weights(
         self, inducing: Inducing, summary: Summary, bound: Bound, weights: Weights, rest: Floats
     ) -> Floats:
-        assert summary.pairs is not None
         by_gram = _by_gram(inducing, summary, bound)
-        native.add_through_pairs(by_gram, weights.matrix, summary.pairs)
+        if self.loops.factored:
+            assert summary.pairs is not None
+            native.add_through_pairs(by_gram, weights.matrix, summary.pairs)
         return by_gram
 
     def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
-        return native.gplvm_gradient(
-            inducing.native,
-            rows.native,
-            weights.matrix,
-            weights.psi1Y,
-            rows.gradients["mu"],
-            rows.gradients["S"],
-            None,
-            *part,
-            FINE,
-        )
+        by_mu, by_S = rows.gradients["mu"], rows.gradients["S"]
+        return self.loops.gplvm_gradient(inducing.points, rows.native, weights.matrix, weights.psi1Y, by_mu, by_S, part)
 
 
 MODELS: dict[str, Model] = {model.name: model for model in (Regression(), GPLVM())}
+
+
+def model_of(name: str, kernel: str = DEFAULT) -> Model:
+    """Return the model of this name with the kernel of that; a kernel that cannot serve it is refused."""
+    loops = loops_of(kernel)
+    if name == GPLVM.name and not loops.latent:
+        raise InputError(f"is {kernel!r}, which has no psi statistics: it serves regression alone")
+    return type(MODELS[name])(loops)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import h5py
 import numpy as np
@@ -29,7 +29,8 @@ from mpigp import native
 from mpigp.chunks import chunk_count, chunk_rows
 from mpigp.errors import InputError
 from mpigp.hdf5 import dataset, read_all
-from mpigp.kernels import rbf
+from mpigp.kernels.loops import Loops
+from mpigp.kernels.names import DEFAULT, loops_of
 from mpigp.modelfile import Standardisation, read_globals, read_model, read_standardisation
 from mpigp.workers import Workers
 
@@ -59,6 +60,7 @@ class Posterior:
     Z : (m, q), in the order of L.   L : (m, m).   L_B : (groups, m, m).   g : (m, d)
     group : (d,), that of each output
     x, y : how inputs and outputs were standardised; None where they were not
+    kernel : its name
     """
 
     model: str
@@ -72,11 +74,12 @@ class Posterior:
     group: NDArray[np.intp]
     x: Standardisation | None
     y: Standardisation | None
+    kernel: str = DEFAULT
 
     @classmethod
     def read(cls, file: h5py.File) -> Posterior:
         """Return the posterior of a model file, checked."""
-        model, parameters = read_model(file).name, read_globals(file)
+        model, parameters = read_model(file), read_globals(file)
         m, q = parameters.Z.shape
         order = read_all(dataset(file, "posterior/order", 1, REMEDY)).astype(np.intp)
         L = read_all(dataset(file, "posterior/L", 2, REMEDY))
@@ -91,7 +94,8 @@ class Posterior:
         x = read_standardisation(file, "x", q)
         y = read_standardisation(file, "y", d)
         Z = np.ascontiguousarray(parameters.Z[order])
-        return cls(model, Z, parameters.variance, parameters.alpha, parameters.beta, L, L_B, g, group, x, y)
+        found = parameters.variance, parameters.alpha, parameters.beta, L, L_B, g, group, x, y
+        return cls(model.name, Z, *found, model.loops.name)
 
     @property
     def q(self) -> int:
@@ -102,13 +106,15 @@ class Posterior:
         return self.g.shape[1]
 
     @cached_property
-    def _centre(self) -> Floats:
-        return self.Z.mean(axis=0)
+    def loops(self) -> Loops:
+        """The kernel's."""
+        return loops_of(self.kernel)
 
     @cached_property
-    def kernel(self) -> native.Kernel:
-        """The kernel of the compiled loops."""
-        return native.Kernel(self.Z - self._centre, self._centre, self.alpha)
+    def points(self) -> native.Kernel:
+        """The inducing points, as the loops take them."""
+        centre = self.loops.centre(self.Z)
+        return native.Kernel(self.Z - centre, centre, self.alpha)
 
     def __getstate__(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -168,9 +174,12 @@ class Posterior:
     def _moments_at(self, X: Floats, mean: Floats, explained: Floats, workers: Workers) -> None:
         """Set wᵀk (n, d), and kᵀMk (groups, n) of each group, at inputs in the model's units."""
         for factor, of_group in zip(self.factors, explained, strict=True):
+            found = factor, self.weights, mean, of_group
 
-            def work(*part: Any, factor: Floats = factor, of_group: Floats = of_group) -> None:
-                native.regression_moments(self.kernel, *part, factor, self.weights, mean, of_group)
+            def work(
+                rows: native.Rows, first: int, last: int, space: Floats, found: tuple[Floats, ...] = found
+            ) -> None:
+                self.loops.regression_moments(self.points, rows, first, last, space, *found)
 
             _over_rows(X, None, workers, work)
 
@@ -185,8 +194,8 @@ class Posterior:
         quadratics = self.quadratics()
         second = np.empty((len(mu), len(quadratics)))
 
-        def work(*part: Any) -> None:
-            native.gplvm_moments(self.kernel, *part, self.weights, quadratics, mean, second)
+        def work(rows: native.Rows, first: int, last: int, space: Floats) -> None:
+            self.loops.gplvm_moments(self.points, rows, first, last, space, self.weights, quadratics, mean, second)
 
         workers = Workers(threads, native.workspace(len(self.Z), self.q, self.d, len(quadratics)))
         _over_rows(mu, S, workers, work)
@@ -194,9 +203,10 @@ class Posterior:
         return self._prediction(mean, self.variance * (1 - explained) + second[:, : self.d] - mean**2)
 
     def quadratics(self) -> Floats:
-        """Return what the pairs of ψ2, without its factor of Z alone, count in wᵀψ2w of each output and in tr Mψ2 of
-        each group (d + groups, m(m+1)/2)."""
-        twice = 2 * np.sqrt(rbf.gram(self.Z - self._centre, self.alpha))
+        """Return what the pairs of ψ2, as the loops sum it, count in wᵀψ2w of each output and in tr Mψ2 of each group
+        (d + groups, m(m+1)/2)."""
+        factor = self.loops.gram(self.points.Z, self.alpha) if self.loops.factored else np.ones_like(self.L)
+        twice = 2 * np.sqrt(factor)
         np.fill_diagonal(twice, 1.0)
         matrices = [np.outer(w, w) for w in self.weights.T] + [R.T @ R for R in self.factors]
         return np.stack([native.packed(matrix * twice) for matrix in matrices])
@@ -208,7 +218,7 @@ class Posterior:
                 f"--samples: there are {len(X)} rows: joint draws take at most {JOINT_ROWS}: give fewer rows"
             )
         mean, inputs = self.predict(X).mean, self.inputs(X)
-        K, K_m = rbf.gram(inputs, self.alpha), rbf.between(self.Z, inputs, self.alpha)
+        K, K_m = self.loops.gram(inputs, self.alpha), self.loops.between(self.Z, inputs, self.alpha)
         draws = np.random.default_rng([seed, len(X)]).standard_normal((count, len(X), self.d))
         scale = np.ones(self.d) if self.y is None else self.y.scale
         for group, R in enumerate(self.factors):

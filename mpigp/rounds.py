@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from mpigp import native
 from mpigp.bound import Bound, Group, bound
-from mpigp.exactsum import from_two_words
 from mpigp.models import Inducing, Model, Summary, Weights
 from mpigp.parameters import Globals
 from mpigp.phases import Phases
@@ -95,7 +94,8 @@ class Evaluator:
         parameters, jitter = Globals.unpack(told[:-1], self.m, self.q), float(told[-1])
         with self.phases("statistics"):
             snr = parameters.beta * parameters.variance
-            inducing = Inducing(parameters.Z, parameters.alpha, jitter, snr)  # fails on all ranks, or on none
+            # It fails on all ranks, or on none.
+            inducing = Inducing(self.model.loops, parameters.Z, parameters.alpha, jitter, snr)
             words = self._sum_statistics(inducing)
         self._allreduce(words)
 
@@ -110,7 +110,7 @@ class Evaluator:
         if words[-1]:
             raise EvaluationFailed("the gradient has no value here: rows lie too far from the inducing points")
         with self.phases("bound"):
-            sums = from_two_words(words[:-1], scale)
+            sums = self.model.loops.gradient_sums(words[:-1], scale)
             gradient = None if master is None else self._gradient(inducing, master, sums)
         self.last = None if master is None else (inducing, master)
         return Evaluation(value, gradient, jitter)
@@ -125,7 +125,7 @@ class Evaluator:
         def work(part: Part) -> int:
             return self.model.add_gradient(inducing, self.rows, weights, part)
 
-        return self.workers.sum(work, self.rows.chunks, scale, words_each=2)
+        return self.workers.sum(work, self.rows.chunks, scale, self.model.loops.gradient_words)
 
     def _bound(self, inducing: Inducing, words: Words, parameters: Globals) -> Master | None:
         """Return the master's part of an evaluation; None where the bound has no value at this jitter."""
@@ -146,7 +146,7 @@ class Evaluator:
         """Return the gradient from the rows' sums and, through K_mm, from the master's."""
         ends = self.m * self.q, self.m * self.q + self.q
         gram = self.model.gram_weights(inducing, *master, sums[ends[1] :])
-        through_K, by_alpha = native.gram_gradient(gram, inducing.Z, inducing.alpha)
+        through_K, by_alpha = self.model.loops.gram_gradient(gram, inducing.Z, inducing.alpha)
         by_Z = np.empty_like(through_K)
         through_K += sums[: ends[0]].reshape(by_Z.shape)
         by_Z[inducing.whitening.order] = through_K

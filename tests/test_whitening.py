@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpigp.kernels import rbf
+from mpigp.kernels.rbf import RBF
 from mpigp.whitening import NotPositiveDefinite, whiten
 
 
 @pytest.fixture
 def K() -> np.ndarray:
-    return rbf.gram(np.random.default_rng(5).uniform(-3, 3, size=(25, 2)), np.array([1.0, 0.4]))
+    return RBF().gram(np.random.default_rng(5).uniform(-3, 3, size=(25, 2)), np.array([1.0, 0.4]))
 
 
 def test_the_factor_is_of_the_gram_matrix_in_its_order(K):

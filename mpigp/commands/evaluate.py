@@ -14,8 +14,8 @@ from mpigp.atomic import check_writable, replacing
 from mpigp.data import find
 from mpigp.errors import InputError
 from mpigp.hdf5 import read_rows, reading
-from mpigp.modelfile import read_globals, read_jitter, read_latent, read_model, read_standardisation
-from mpigp.models import Model
+from mpigp.modelfile import read_globals, read_jitter, read_latent, read_model, read_model_name, read_standardisation
+from mpigp.models import Model, model_of
 from mpigp.parameters import Globals
 from mpigp.ranks import gather_rows, peak_memory, together
 from mpigp.results import write_rows
@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="HDF5 file with the parameters; a fitted model is one",
     )
+    add("--kernel", metavar="NAME", help="as in `fit` (default: the parameter file's, or rbf)")
     add("-o", "--output", metavar="GRAD", help="write /bound and /gradient/... to this HDF5 file")
     add(
         "--repeat",
@@ -118,7 +119,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
 def read(arguments: argparse.Namespace, comm: Comm) -> tuple[Model, Globals, float, int, tuple[Any, Any, Any]]:
     """Return the model, its globals, the jitter, the number of rows, and this rank's mu, S and Y."""
     with reading(arguments.params) as params, reading(arguments.data) as data:
-        model = read_model(params)
+        model = chosen_model(arguments, params)
         parameters = read_globals(params)
         q = parameters.Z.shape[1]
         jitter = read_jitter(params, DEFAULT_JITTER) if arguments.jitter is None else arguments.jitter
@@ -136,6 +137,16 @@ def read(arguments: argparse.Namespace, comm: Comm) -> tuple[Model, Globals, flo
             mu = standardised(params, "x", read_rows(sets.X, start, stop))
         Y = standardised(params, "y", read_rows(sets.Y, start, stop))
         return model, parameters, jitter, sets.n, (mu, S, Y)
+
+
+def chosen_model(arguments: argparse.Namespace, params: h5py.File) -> Model:
+    """Return the parameter file's model, with another kernel where asked for one."""
+    if arguments.kernel is None:
+        return read_model(params)
+    try:
+        return model_of(read_model_name(params), arguments.kernel)
+    except InputError as error:
+        raise InputError(f"--kernel: {error}") from error
 
 
 def standardised(params: h5py.File, column: str, values: Any) -> Any:

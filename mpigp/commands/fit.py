@@ -43,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("data", metavar="DATA", help="HDF5 file with /Y (n, d), and /X (n, q) for regression")
     add("-o", "--output", required=True, metavar="MODEL", help="the HDF5 file to write")
     add("--model", required=True, choices=CHOICES["model"], help="what to learn")
+    add("--kernel", metavar="NAME", help="rbf, matern52 (regression), or package.module:Name (default %(default)s)")
     add("--inducing", type=int, required=True, metavar="M", help="number of inducing points")
     add("--latent", type=int, metavar="Q", help="GPLVM: latent dimensions")
     add("--optimizer", choices=CHOICES["optimizer"], help="default %(default)s")

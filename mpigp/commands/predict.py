@@ -98,6 +98,8 @@ def read(
     part = share(n, comm.rank, comm.size)
     X = read_rows(item, *part)
     variance = read_beside(file, f"{arguments.x}_variance", (n, posterior.q), part)
+    if variance is not None and not posterior.loops.latent:
+        raise InputError(f"{where}_variance: the kernel {posterior.kernel} has no psi statistics: leave it out")
     if variance is not None and not (variance >= 0).all():
         row = part.start + int(np.flatnonzero((variance < 0).any(axis=1))[0])
         raise InputError(f"{where}_variance: row {row} (counted from 0) holds a value < 0: variances are ≥ 0")

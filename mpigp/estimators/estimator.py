@@ -23,7 +23,7 @@ from mpigp.errors import InputError
 from mpigp.hdf5 import dataset
 from mpigp.learned import Learned
 from mpigp.learning import Options, prepare
-from mpigp.modelfile import read_globals
+from mpigp.modelfile import read_globals, read_model
 from mpigp.posterior import Posterior
 from mpigp.progress import Progress, output
 from mpigp.provenance import provenance
@@ -147,7 +147,7 @@ def _given(file: h5py.File) -> dict[str, Any]:
     """Return the parameters of the estimator that would have made a model file of `mpigp fit`."""
     m, q = read_globals(file).Z.shape
     given = {"inducing": m, "latent": q, "fixed": (), "random_state": int(file.attrs["seed"])}
-    given |= {"jitter": float(file.attrs["jitter"])}
+    given |= {"jitter": float(file.attrs["jitter"]), "kernel": read_model(file).loops.name}
     if "checkpoint/options" in file:
         options = json.loads(file["checkpoint/options"].asstr()[()])
         given |= options | {"fixed": [name for name in options["fixed"].split(",") if name]}

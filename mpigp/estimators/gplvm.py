@@ -32,6 +32,7 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
     inducing : number of inducing points; data of fewer rows get one per row
     latent : latent dimensions
     init : "pca", "random", or the path of a model file: where the latent points start
+    kernel : "rbf", or "package.module:Name" of another (docs/kernels.md)
     optimizer, max_iter, tolerance, gradient_tolerance, hold : as in SparseGPRegression
     fixed : names of parameters to hold: "Z", "alpha", "variance", "beta", "mu", "S"
     placement, restarts, standardize, jitter, random_state, threads, verbose, comm : as in SparseGPRegression
@@ -67,6 +68,7 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
         *,
         latent: int = 2,
         init: str = Options.init,
+        kernel: str = Options.kernel,
         optimizer: str = Options.optimizer,
         max_iter: int = Options.max_iter,
         tolerance: float = Options.tolerance,
@@ -85,6 +87,7 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
         self.inducing = inducing
         self.latent = latent
         self.init = init
+        self.kernel = kernel
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.tolerance = tolerance

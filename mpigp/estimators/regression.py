@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
-    """Sparse Gaussian process regression: a GP with an RBF kernel, learned through inducing points (Titsias 2009).
+    """Sparse Gaussian process regression: a GP learned through inducing points (Titsias 2009).
 
     Every rank calls every method with the same whole array, or h5py dataset, and works on its own rows; results are
     whole, on every rank, and the same bits on any number of them.
@@ -29,6 +29,7 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
     Parameters
     ----------
     inducing : number of inducing points; data of fewer rows get one per row
+    kernel : "rbf", "matern52", or "package.module:Name" of another (docs/kernels.md)
     optimizer : "lbfgs", "scg" or "gd"
     max_iter : iterations at most
     tolerance : relative change of the bound to stop at
@@ -78,6 +79,7 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
         self,
         inducing: int = 50,
         *,
+        kernel: str = Options.kernel,
         optimizer: str = Options.optimizer,
         max_iter: int = Options.max_iter,
         tolerance: float = Options.tolerance,
@@ -94,6 +96,7 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
         comm: Comm | None = None,
     ) -> None:
         self.inducing = inducing
+        self.kernel = kernel
         self.optimizer = optimizer
         self.max_iter = max_iter
         self.tolerance = tolerance

@@ -178,7 +178,7 @@ class Cluster(Evaluator):
         by_pairs.ravel()[:: m + 1] *= 2
         through_K, by_alpha = native.gram_gradient(0.5 * by_pairs * scaled, inducing.Z, inducing.alpha)
         psi2, psi1Y, by_Z = np.empty((m, m)), np.empty((m, self.d)), np.empty((m, q))
-        psi2[np.ix_(order, order)] = scaled * inducing.root_K
+        psi2[np.ix_(order, order)] = scaled * inducing.root_factor
         psi1Y[order] = first[pairs:-2].reshape(m, self.d)
         by_Z[order] = through_K + second[: m * q].reshape(m, q)
         return Terms(psi2, psi1Y, float(first[-2] + first[-1]), by_Z, by_alpha + second[m * q :])

@@ -15,25 +15,114 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpigp import native
+from mpigp.exactsum import FINE, from_two_words
+from mpigp.kernels.loops import Loops
+from mpigp.workers import Part
 
 Floats = NDArray[np.float64]
+Words = NDArray[np.int64]
 
 
-def gram(Z: Floats, alpha: Floats) -> Floats:
-    """Return K_mm (m, m)."""
-    return native.between(Z, Z, alpha)
+class RBF(Loops):
+    """The compiled loops."""
 
+    name = "rbf"
+    latent = True
+    factored = True
+    gradient_words = 2
 
-def between(Z: Floats, X: Floats, alpha: Floats) -> Floats:
-    """Return K_mn (m, n)."""
-    return native.between(Z, X, alpha)
+    def centre(self, Z: Floats) -> Floats:
+        return Z.sum(axis=0) / len(Z)
 
+    def between(self, Z: Floats, X: Floats, alpha: Floats) -> Floats:
+        return native.between(Z, X, alpha)
 
-def gradient_limits(kernel: native.Kernel, lowest: Floats, highest: Floats, weight: float) -> Floats:
-    """Return limits (q + q) of the gradients of any Z_m and alpha through the rows, for a total `weight` of |∂F/∂ψ| ψ.
+    def gram_gradient(self, weights: Floats, Z: Floats, alpha: Floats) -> tuple[Floats, Floats]:
+        return native.gram_gradient(weights, Z, alpha)
 
-    u exp(−αu²/2) ≤ (eα)^(−½) and u² exp(−αu²/2) ≤ 2/(eα), whatever the rows: no ψ moves faster than 4√α ψ_max with Z,
-    nor than 4/α ψ_max with α. As α → 0 the second is no limit; rows up to 2²⁰ times as far apart as the extent of the
-    rows, from `lowest` to `highest` (q,), and of Z are allowed for, and sums that do not fit are noticed.
-    """
-    return native.gradient_limits(kernel, lowest, highest, weight)
+    def gradient_limits(self, points: native.Kernel, lowest: Floats, highest: Floats, weight: float) -> Floats:
+        """Return limits of the gradients.
+
+        u exp(−αu²/2) ≤ (eα)^(−½) and u² exp(−αu²/2) ≤ 2/(eα), whatever the rows: no ψ moves faster than 4√α ψ_max with
+        Z, nor than 4/α ψ_max with α. As α → 0 the second is no limit; rows up to 2²⁰ times as far apart as the extent
+        of the rows, from `lowest` to `highest` (q,), and of Z are allowed for, and sums that do not fit are noticed.
+        """
+        return native.gradient_limits(points, lowest, highest, weight)
+
+    def gradient_sums(self, words: Words, scale: Floats) -> Floats:
+        return from_two_words(words, scale)
+
+    def regression_statistics(self, points: native.Kernel, rows: native.Rows, inverse: Floats, part: Part) -> int:
+        return native.regression_statistics(points, rows, inverse, *part)
+
+    def regression_gradient(
+        self,
+        points: native.Kernel,
+        rows: native.Rows,
+        inverse: Floats | None,
+        matrix: Floats,
+        psi1Y: Floats,
+        fit: Floats,
+        part: Part,
+    ) -> int:
+        return native.regression_gradient(points, rows, inverse, matrix, psi1Y, fit, *part, FINE)
+
+    def regression_moments(
+        self,
+        points: native.Kernel,
+        rows: native.Rows,
+        first: int,
+        last: int,
+        space: Floats,
+        factor: Floats,
+        weights: Floats,
+        mean: Floats,
+        explained: Floats,
+    ) -> None:
+        native.regression_moments(points, rows, first, last, space, factor, weights, mean, explained)
+
+    def gplvm_statistics(self, points: native.Kernel, rows: native.Rows, part: Part) -> int:
+        return native.gplvm_statistics(points, rows, *part)
+
+    def gplvm_gradient(
+        self,
+        points: native.Kernel,
+        rows: native.Rows,
+        matrix: Floats,
+        psi1Y: Floats,
+        by_mu: Floats,
+        by_S: Floats,
+        part: Part,
+    ) -> int:
+        return native.gplvm_gradient(points, rows, matrix, psi1Y, by_mu, by_S, None, *part, FINE)
+
+    def gplvm_bounds(
+        self,
+        points: native.Kernel,
+        rows: native.Rows,
+        first: int,
+        last: int,
+        space: Floats,
+        matrix: Floats,
+        psi1Y: Floats,
+        by_mu: Floats,
+        by_S: Floats,
+        values: Floats,
+    ) -> None:
+        sums = points.Z.size + points.alpha.size  # gradients of Z and alpha, not wanted
+        words, scale = np.zeros(2 * sums, np.int64), np.zeros(sums)
+        native.gplvm_gradient(points, rows, matrix, psi1Y, by_mu, by_S, values, first, last, words, scale, space, 1.0)
+
+    def gplvm_moments(
+        self,
+        points: native.Kernel,
+        rows: native.Rows,
+        first: int,
+        last: int,
+        space: Floats,
+        weights: Floats,
+        quadratics: Floats,
+        mean: Floats,
+        second: Floats,
+    ) -> None:
+        native.gplvm_moments(points, rows, first, last, space, weights, quadratics, mean, second)

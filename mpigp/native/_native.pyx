@@ -65,10 +65,10 @@ cdef class Kernel:
     """Z (m, q) less centre (q,), and alpha (q,), held for the calls of one evaluation."""
 
     cdef rbf_t k
-    cdef object arrays
+    cdef readonly object Z, centre, alpha
 
     def __init__(self, const double[:, ::1] Z, const double[::1] centre, const double[::1] alpha):
-        self.arrays = (Z, centre, alpha)
+        self.Z, self.centre, self.alpha = np.asarray(Z), np.asarray(centre), np.asarray(alpha)
         self.k.m, self.k.q = Z.shape[0], Z.shape[1]
         self.k.Z, self.k.centre, self.k.alpha = at2(Z), at(centre), at(alpha)
 
@@ -80,11 +80,13 @@ cdef class Rows:
     """
 
     cdef rows_t r
-    cdef object arrays
+    cdef readonly object mu, S, Y, observed
+    cdef readonly int64_t chunk, all_chunks
 
     def __init__(self, const double[:, ::1] mu, S, const double[:, ::1] Y, int64_t chunk, int64_t all_chunks, observed=None):
         cdef const double[:, ::1] variances, counts
-        self.arrays = (mu, S, Y, observed)
+        self.mu, self.S, self.Y, self.observed = np.asarray(mu), S, np.asarray(Y), observed
+        self.chunk, self.all_chunks = chunk, all_chunks
         self.r.groups, self.r.observed = 1, NULL
         if observed is not None:
             counts = observed

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mpigp.errors import InputError
 from mpigp.hdf5 import dataset, read_all, whole
 from mpigp.info import plain
-from mpigp.modelfile import read_globals, read_jitter, read_latent, read_model, read_standardisation
+from mpigp.modelfile import read_globals, read_jitter, read_latent, read_model_name, read_standardisation
 from mpigp.parameters import Globals
 from mpigp.phases import PHASES
 from mpigp.provenance import Timing
@@ -99,7 +99,7 @@ def read_fitted(file: h5py.File) -> Fitted:
     name = file.filename
     if plain(file.attrs.get("format")) != "mpigp-model":
         raise InputError(f"{name}: is not a model file: {REMEDY}")
-    model, parameters = read_model(file), read_globals(file)
+    model, parameters = read_model_name(file), read_globals(file)
     n, seed, stopped = (plain(file.attrs[key]) if key in file.attrs else None for key in ("n", "seed", "stopped"))
     d = outputs(file)
     if not isinstance(n, int) or n < 1:
@@ -108,7 +108,7 @@ def read_fitted(file: h5py.File) -> Fitted:
     learning, last = read_learning(file)
     return Fitted(
         name=Path(name).name,
-        model=model.name,
+        model=model,
         n=n,
         d=d,
         jitter=read_jitter(file, 0.0) if "jitter" in file.attrs else None,
@@ -118,7 +118,7 @@ def read_fitted(file: h5py.File) -> Fitted:
         y_scale=None if y is None else y.scale,
         learning=learning,
         last=last,
-        latent=read_some_latent(file, n, parameters.Z.shape[1]) if model.name == "gplvm" else None,
+        latent=read_some_latent(file, n, parameters.Z.shape[1]) if model == "gplvm" else None,
         timing=read_timing(file),
         made=read_made(file),
     )

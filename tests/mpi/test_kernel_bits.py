@@ -1,0 +1,131 @@
+"""A kernel of anybody's under MPI: the same bits on any number of ranks and threads, and the page that tells how."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from calling import read, write
+from fits import Case, Made, differences, fit, made
+from inputs import write_inputs
+from kernel_page import NAME, blocks, write_module
+from launching import run, several, start
+
+from mpigp.chunks import chunk_count
+
+N, M, Q, D = 277, 7, 2, 3  # a prime: nothing divides it; five chunks
+HALF, ITERATIONS = 6, 12
+LEARN = ["--hold", 4, "--tolerance", 0, "--gradient-tolerance", 0, "--kernel", NAME]
+DECOMPOSITIONS = [(2, 1), (3, 1), (2, 2)]  # ranks, threads
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the page's module, which Python finds, data, and models for new rows."""
+    folder = write_module(tmp_path_factory.mktemp("inputs"))
+    rng = np.random.default_rng(42)
+    X, Y = rng.normal(size=(N, Q)), rng.normal(size=(N, D))
+    write(folder / "certain.h5", X=X, Y=Y)
+    write(folder / "uncertain.h5", X=X, X_variance=rng.uniform(0.01, 0.5, size=X.shape))
+    write(folder / "holes.h5", Y=np.where(rng.random(Y.shape) < 0.3, np.nan, Y)[:90])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+        commands = []
+        for model in ("regression", "gplvm"):
+            data = write_inputs(folder / model, model, N, M, Q, D)
+            commands.append(fit(data, folder / f"{model}.h5", model, *LEARN, "--max-iter", 20, m=M, q=Q))
+        for (outcome,) in several(folder / "told", 1, commands):
+            assert outcome.code == 0, outcome.stderr
+        yield folder
+
+
+def learn(folder: Path, model: str, iterations: int, *options: object) -> list[object]:
+    """Return the arguments of a fit."""
+    inputs = write_inputs(folder / model, model, N, M, Q, D)
+    return fit(inputs, Path(), model, *LEARN, "--max-iter", iterations, *options, m=M, q=Q)
+
+
+@pytest.fixture(scope="module")
+def cases(folder: Path) -> list[Case]:
+    found = []
+    for model in ("regression", "gplvm"):
+        inputs = write_inputs(folder / model, model, N, M, Q, D)
+        found.append(Case(f"{model}-evaluate", ["evaluate", *inputs.arguments, "--kernel", NAME]))
+        found.append(Case(f"{model}-fit", learn(folder, model, ITERATIONS)))
+        found.append(Case(f"{model}-half", learn(folder, model, HALF)))
+        for name in ("certain", "uncertain"):
+            found.append(Case(f"{model}-{name}", ["predict", folder / f"{model}.h5", folder / f"{name}.h5"]))
+    for name in ("embed", "reconstruct"):
+        found.append(Case(name, [name, folder / "gplvm.h5", folder / "holes.h5"]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def alone(cases: list[Case], tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return made(cases, tmp_path_factory.mktemp("alone"), 1, 1)
+
+
+@pytest.mark.parametrize(("ranks", "threads"), DECOMPOSITIONS)
+def test_everything_has_the_same_bits(
+    ranks: int, threads: int, folder: Path, cases: list[Case], alone: Made, tmp_path: Path
+) -> None:
+    resumed = []
+    for model in ("regression", "gplvm"):
+        shutil.copy(alone.folder / f"{model}-half.h5", tmp_path / f"{model}-resumed.h5")
+        resumed.append(Case(f"{model}-resumed", learn(folder, model, ITERATIONS, "--resume")))
+    made([*cases, *resumed], tmp_path, ranks, threads)
+    for case in cases:
+        assert differences(alone.folder / f"{case.name}.h5", tmp_path / f"{case.name}.h5") == [], case.name
+    for model in ("regression", "gplvm"):  # taken up from one rank's checkpoint
+        assert differences(alone.folder / f"{model}-fit.h5", tmp_path / f"{model}-resumed.h5") == []
+
+
+def test_the_files_hold_numbers_and_there_are_chunks_for_three_ranks(cases: list[Case], alone: Made) -> None:
+    """Equal files would prove nothing if they were empty, or of one rank's rows."""
+    assert chunk_count(N) == 5
+    for case in cases:
+        found = [np.asarray(values) for values in read(alone.folder / f"{case.name}.h5").values()]
+        numbers = [values for values in found if values.dtype.kind == "f"]
+        assert len(numbers) >= 3
+        assert all(np.isfinite(values).all() for values in numbers), case.name
+        assert any(np.ptp(values) > 0 for values in numbers), case.name
+    with h5py.File(alone.folder / "gplvm-fit.h5") as file:
+        assert file.attrs["kernel"] == NAME
+
+
+def test_a_kernel_that_is_not_found_ends_all_ranks_with_one_line(folder: Path, tmp_path: Path) -> None:
+    learning = learn(folder, "regression", 1)
+    ended = run(2, *learning, "-o", tmp_path / "model.h5", "--kernel", "no_such_module:Name")
+    assert ended.code == 2
+    (line,) = ended.ours
+    assert "--kernel: is 'no_such_module:Name': ModuleNotFoundError" in line
+    ended = run(2, "predict", folder / "regression.h5", folder / "certain.h5", "-o", tmp_path / "out.h5",
+                environment={"PYTHONPATH": ""})  # fmt: skip
+    assert ended.code == 2
+    (line,) = ended.ours
+    assert "regression.h5: attribute kernel: is 'gaussian:Gaussian': ModuleNotFoundError" in line
+
+
+@pytest.mark.slow
+def test_a_reader_of_the_page_gets_what_it_says(tmp_path: Path) -> None:
+    """The module as the page has it, in a folder outside of mpigp, and the page's commands as they stand there."""
+    write_module(tmp_path)
+    script = tmp_path / "page.sh"
+    script.write_text("set -eu\n" + "".join(blocks("sh")))
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    ended = start("bash", script, cwd=tmp_path, environment={"PATH": path, "PYTHONPATH": ""}, timeout=170)
+    assert ended.code == 0, ended.stdout + ended.stderr
+    model = read(tmp_path / "model.h5")
+    assert 40 < len(model["trace/bound"]) <= 60 and model["trace/bound"][-1] > model["trace/bound"][0]
+    with h5py.File(tmp_path / "model.h5") as file, h5py.File(tmp_path / "latent.h5") as latent:
+        assert file.attrs["kernel"] == latent.attrs["kernel"] == NAME
+    truth = read(tmp_path / "data.h5")["Y"]
+    error = read(tmp_path / "predictions.h5")["mean"] - truth
+    assert np.sqrt(np.mean(error**2)) < 0.3 * truth.std()
+    assert read(tmp_path / "points.h5")["latent/mu"].shape == (100, 2)
