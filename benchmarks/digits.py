@@ -1,11 +1,10 @@
-"""Learn a GPLVM of handwritten digits; fill in missing pixels of others, and classify them by their latent neighbours.
+"""Learn a GPLVM of handwritten digits, and fill in missing pixels of others.
 
     python -m benchmarks.digits [DATA] [--ranks R] [--max-iter N] [--missing 0.3 0.5] [-o digits.json]
 
-DATA has the training digits /Y and /labels, and the test digits /Ytest and /labels_test. Pixels are missing at random.
-Beside `mpigp reconstruct` stand the mean of each pixel and probabilistic PCA, with as many latent dimensions as the
-GPLVM and with those that do best at filling in training digits that were held out. Beside the nearest neighbours in
-latent space stand those in pixel space.
+DATA has the training digits /Y and the test digits /Ytest. Pixels are missing at random. Beside `mpigp reconstruct`
+stand the mean of each pixel and probabilistic PCA, with as many latent dimensions as the GPLVM and with those that do
+best at filling in training digits that were held out.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from typing import NamedTuple
 
 import h5py
 import numpy as np
-from scipy.spatial import cKDTree
 
 from benchmarks import ppca, study
 from benchmarks.launch import ROOT, mpigp
@@ -28,29 +26,25 @@ HELD_OUT = 0.1  # of the training digits, to choose them on
 
 
 class Digits(NamedTuple):
-    """Images (n, pixels) and labels (n,), to learn from and to test on."""
+    """Images (n, pixels), to learn from and to test on."""
 
     Y: np.ndarray
-    labels: np.ndarray
     Y_test: np.ndarray
-    labels_test: np.ndarray
 
 
 def main() -> None:
-    """Learn, reconstruct, classify, print the table, write the file; exit code 1 if a run failed."""
+    """Learn, reconstruct, print the table, write the file; exit code 1 if a run failed."""
     study.run(measure, table, _arguments())
 
 
 def read(data: Path) -> Digits:
     """Return the digits of a file."""
     with h5py.File(data) as file:
-        return Digits(
-            file["Y"][()].astype(float), file["labels"][()], file["Ytest"][()].astype(float), file["labels_test"][()]
-        )
+        return Digits(file["Y"][()].astype(float), file["Ytest"][()].astype(float))
 
 
 def measure(folder: Path, arguments: argparse.Namespace) -> Record:
-    """Return the figures of the fit, of the reconstructions and of the classification."""
+    """Return the figures of the fit and of the reconstructions."""
     digits = read(arguments.data)
     data, model = folder / "data.h5", folder / "model.h5"
     write(data, digits.Y)
@@ -65,7 +59,6 @@ def measure(folder: Path, arguments: argparse.Namespace) -> Record:
         "missing": [
             {"share": share, **filled_in(digits, share, rng, folder, arguments)} for share in arguments.missing
         ],
-        "neighbours": neighbours(digits, folder, arguments),
     }
 
 
@@ -100,25 +93,6 @@ def filled_in(
     }
 
 
-def neighbours(digits: Digits, folder: Path, arguments: argparse.Namespace) -> Record:
-    """Return the shares of test digits whose nearest training digit has another label, in each of three spaces."""
-    new, output = folder / "new.h5", folder / "latent.h5"
-    write(new, digits.Y_test)
-    ours = mpigp("embed", folder / "model.h5", new, "-o", output, timeout=arguments.timeout, ranks=arguments.ranks)
-    with h5py.File(folder / "model.h5") as model, h5py.File(output) as latent:
-        mu, mu_test, scale = model["latent/mu"][()], latent["latent/mu"][()], np.sqrt(model["kernel/alpha"][()])
-    spaces = {
-        "pixels": (digits.Y, digits.Y_test),
-        "latent": (mu, mu_test),
-        "latent, scaled by √alpha": (mu * scale, mu_test * scale),
-    }
-    errors = {
-        name: float(np.mean(digits.labels[cKDTree(train).query(test)[1]] != digits.labels_test))
-        for name, (train, test) in spaces.items()
-    }
-    return {"errors": errors, "seconds": ours["seconds"]}
-
-
 def write(path: Path, Y: np.ndarray) -> None:
     """Write a data file."""
     with h5py.File(path, "w") as file:
@@ -138,9 +112,6 @@ def table(results: Record) -> Iterator[str]:
         names = list(dict.fromkeys(name for name, _ in cases))
         yield f"    {' / '.join(names):28}" + "".join(f"{value:10.4f}" for _, value in cases)
     yield f"    {'(seconds to reconstruct)':28}" + "".join(f"{case['seconds']:10.2f}" for case in results["missing"])
-    yield f"nearest neighbour errors        ({results['neighbours']['seconds']:.2f} s to embed)"
-    for name, share in results["neighbours"]["errors"].items():
-        yield f"    {name:28}{share:10.2%}"
 
 
 def _arguments() -> argparse.Namespace:

@@ -1,8 +1,7 @@
-"""Time evaluations over ranks and over rows, and weigh the memory of a rank.
+"""Time evaluations over rows, and weigh the memory of a rank; over ranks, `mpigp scaling strong` does.
 
-    python -m benchmarks.scaling [--studies ranks rows memory] [--rounds R] [-o scaling.json]
+    python -m benchmarks.scaling [--studies rows memory] [--rounds R] [-o scaling.json]
 
-`ranks`    the speed of two ranks over that of one, one core each, at n = 100_000
 `rows`     the seconds per row at n = 10_000, 100_000 and 1_000_000, on one rank
 `memory`   the peak resident memory of a rank with 1_000_000 rows: at most 1.3 times their bytes + 250 MB
 """
@@ -27,7 +26,6 @@ from benchmarks.problems import Problem
 
 Record = dict[str, Any]
 
-RANKS = (Problem("regression", 100_000, 100, 8, 1), Problem("gplvm", 100_000, 100, 10, 12))
 ROWS = (Problem("regression", 10_000, 100, 8, 1), Problem("gplvm", 10_000, 30, 10, 12))
 MEMORY = Problem("gplvm", 1_000_000, 100, 10, 12)
 
@@ -60,32 +58,6 @@ def main() -> None:
         report = {"machine": machine.describe(), **results}
         arguments.output.write_text(json.dumps(report, indent=1) + "\n")
     sys.exit(failed)
-
-
-def ranks(options: Options) -> Iterator[Record]:
-    """Yield the speed of two ranks over one; runs of one and of two alternate, and a pair makes a ratio.
-
-    A busy neighbour slows whichever rank it meets, and the other waits; the least seconds show the program alone.
-    """
-    for problem in RANKS:
-        with files(problem) as (data, params):
-            runs = [
-                [evaluate(data, params, options.repeat, options.timeout, n) for n in (1, 2)]
-                for _ in range(options.rounds)
-            ]
-        pairs = [[run["seconds"] for run in pair] for pair in runs]
-        speedups = [one / two for one, two in pairs]
-        least = [min(min(run["all_seconds"]) for run in side) for side in zip(*runs, strict=True)]
-        one, two = (median(seconds) for seconds in zip(*pairs, strict=True))
-        yield {
-            **problems.describe(problem),
-            "seconds": pairs,
-            "speedup": median(speedups),
-            "least": least,
-            "text": f"{problem!s:34} one {one:.4g} s, two {two:.4g} s: {median(speedups):.3f} times the speed"
-            f" ({min(speedups):.3f} to {max(speedups):.3f}; asked 1.85);"
-            f" {least[0] / least[1]:.3f} by the least of each",
-        }
 
 
 def rows(options: Options) -> Iterator[Record]:
@@ -127,7 +99,7 @@ def memory(options: Options) -> Iterator[Record]:
     }
 
 
-STUDIES: dict[str, Callable[[Options], Iterator[Record]]] = {"ranks": ranks, "rows": rows, "memory": memory}
+STUDIES: dict[str, Callable[[Options], Iterator[Record]]] = {"rows": rows, "memory": memory}
 
 
 @contextmanager

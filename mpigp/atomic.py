@@ -7,7 +7,9 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
+from typing import NamedTuple
 
 from mpigp.errors import InputError
 
@@ -30,6 +32,23 @@ def check_writable(path: str | os.PathLike[str], *inputs: str | os.PathLike[str]
         ) from error
 
 
+class Stamp(NamedTuple):
+    """What tells a file from the one that was in its place before: no clock, for machines do not agree on the time."""
+
+    number: int
+    changed: int
+
+
+def stamp(path: str | os.PathLike[str]) -> Stamp | None:
+    """Return the stamp of a file; None where there is none."""
+    try:
+        with open(path, "rb") as file:  # opened, because a network's file system may remember an older one
+            found = os.fstat(file.fileno())
+    except OSError:
+        return None
+    return Stamp(found.st_ino, found.st_mtime_ns)
+
+
 def check_room(path: str | os.PathLike[str], size: int) -> None:
     """Refuse to begin a file of `size` bytes that the disk has no room for: HDF5 does not survive a full disk."""
     target = Path(path)
@@ -38,6 +57,13 @@ def check_room(path: str | os.PathLike[str], size: int) -> None:
             os.posix_fallocate(file.fileno(), 0, size)
     except OSError as error:
         raise OSError(f"{target}: could not be written, and is as it was before: {error.strerror}") from error
+
+
+def discard_parts(path: str | os.PathLike[str]) -> None:
+    """Delete what processes that were killed have left of `path` beside it."""
+    target = Path(path)
+    for left in target.parent.glob(f".{escape(target.name)}.*.part"):
+        left.unlink(missing_ok=True)
 
 
 @contextmanager

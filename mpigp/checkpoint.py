@@ -20,19 +20,19 @@ from mpigp.errors import InputError
 from mpigp.fitting import Fit
 from mpigp.hdf5 import whole
 from mpigp.kernels.names import DEFAULT
-from mpigp.modelfile import Standardisation
+from mpigp.modelfile import VERSION, Standardisation, check_version
 from mpigp.objective import Objective
 from mpigp.phases import PHASES
 from mpigp.provenance import Timing, timing
 from mpigp.ranks import gather_rows
 from mpigp.results import write_rows
+from mpigp.survival import confirm
 from mpigp.trace import Trace
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
 
 Floats = NDArray[np.float64]
-VERSION = 1
 OVERHEAD = 2**16  # bytes, and more, that HDF5 itself takes
 
 
@@ -56,21 +56,24 @@ def save(
             for vector in block.local:
                 for segment in vector:
                     list(gather_rows(comm, segment.reshape(-1, objective.q)))
+        confirm(comm)
         return
     check_room(path, expected_size(fit) + timed.seconds.nbytes + timed.rows.nbytes)
-    with replacing(path) as temporary, h5py.File(temporary, "w") as file:
-        write_model(file, fit, options["seed"], standardised, made, timed)
-        for name, values in latent.items():
-            write_rows(file, f"latent/{name}", comm, values, rows.n)
-        file["checkpoint/options"] = json.dumps(options, sort_keys=True)
-        for name, value in (fit.numbers() | optimizer.numbers()).items():
-            file[f"checkpoint/numbers/{name}"] = value
-        for name, block in optimizer.vectors().items():
-            file[f"checkpoint/vectors/{name}/shared"] = block.shared
-            for index, vector in enumerate(block.local):
-                for place, segment in enumerate(vector):
-                    where = f"checkpoint/vectors/{name}/local/{index}/{place}"
-                    write_rows(file, where, comm, segment.reshape(-1, objective.q), rows.n)
+    with replacing(path) as temporary:
+        with h5py.File(temporary, "w") as file:
+            write_model(file, fit, options["seed"], standardised, made, timed)
+            for name, values in latent.items():
+                write_rows(file, f"latent/{name}", comm, values, rows.n)
+            file["checkpoint/options"] = json.dumps(options, sort_keys=True)
+            for name, value in (fit.numbers() | optimizer.numbers()).items():
+                file[f"checkpoint/numbers/{name}"] = value
+            for name, block in optimizer.vectors().items():
+                file[f"checkpoint/vectors/{name}/shared"] = block.shared
+                for index, vector in enumerate(block.local):
+                    for place, segment in enumerate(vector):
+                        where = f"checkpoint/vectors/{name}/local/{index}/{place}"
+                        write_rows(file, where, comm, segment.reshape(-1, objective.q), rows.n)
+        confirm(comm)  # before the file takes its place: it was made of messages
 
 
 def arrive(comm: Comm, fit: Fit) -> Timing | None:
@@ -141,6 +144,7 @@ def write_posterior(file: h5py.File, objective: Objective) -> None:
 def check(file: h5py.File, options: dict[str, Any]) -> None:
     """Refuse a checkpoint that is none, or that was made with other data, model or options."""
     name = file.filename
+    check_version(file)
     if "checkpoint/options" not in file:
         raise InputError(f"{name}: holds no checkpoint: --resume takes what an earlier `fit -o` wrote")
     with whole(f"{name}: /checkpoint"):

@@ -12,14 +12,13 @@ from typing import Any, NoReturn
 
 from mpigp import __version__
 from mpigp.errors import InputError
-from mpigp.launch import launch, tell_started
+from mpigp.launch import BAD_INPUT, launch, tell_started
 from mpigp.ranks import default_threads, launched_rank, say, world
 from mpigp.survival import can_survive
 
 COMMANDS = ("fit", "evaluate", "predict", "embed", "reconstruct", "report", "synth", "convert", "info", "demo",
-            "experiment")  # fmt: skip
+            "experiment", "scaling", "slurm")  # fmt: skip
 
-BAD_INPUT = 2
 RESTARTS = 3  # of a job that died as a whole
 
 
@@ -120,7 +119,7 @@ def execute(argv: list[str]) -> int:
             restarts = RESTARTS if policy == "recover" else 0
             return launch(arguments.ranks, getattr(arguments, "threads", 1), rest, model, restarts)
         module = importlib.import_module(f"mpigp.commands.{arguments.command}")
-        if module.PARALLEL:
+        if module.PARALLEL(arguments) if callable(module.PARALLEL) else module.PARALLEL:
             comm = world()
             rank = comm.rank
             tell_started()
@@ -146,4 +145,8 @@ def execute(argv: list[str]) -> int:
 
 def main(argv: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
-    sys.exit(execute(list(sys.argv[1:] if argv is None else argv)))
+    try:
+        code = execute(list(sys.argv[1:] if argv is None else argv))
+    finally:
+        tell_started()
+    sys.exit(code)

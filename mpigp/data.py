@@ -8,9 +8,10 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mpigp.chunks import Share, share
+from mpigp.chunks import Share, chunk_rows, share
 from mpigp.errors import InputError
-from mpigp.hdf5 import dataset
+from mpigp.hdf5 import dataset, read_rows
+from mpigp.streams import Columns, Stream, block_rows
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -31,6 +32,17 @@ class DataSets(NamedTuple):
     def share(self, comm: Comm) -> Share:
         """Return this rank's rows."""
         return share(self.n, comm.rank, comm.size)
+
+    def rows(self, share: Share, stream: bool, missing: bool = False) -> tuple[Columns | None, Columns]:
+        """Return these rows of X and Y, all of them looked at; to `stream` them, the file must stay open."""
+        if not stream:
+            return None if self.X is None else read_rows(self.X, *share), read_rows(self.Y, *share, missing)
+        sets = [each for each in (self.X, self.Y) if each is not None]
+        step = block_rows(chunk_rows(self.n), sum(each.shape[1] for each in sets))
+        streams = [Stream(each, share, step) for each in sets]
+        for each in streams:
+            each.check()
+        return (streams[0] if self.X is not None else None), streams[-1]
 
 
 def find(file: h5py.File, y_name: str, x_name: str | None) -> DataSets:

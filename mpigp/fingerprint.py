@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mpigp.streams import Columns, blocks
+
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
 
-Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
 BLOCK = 2**14  # rows looked at at a time
@@ -23,7 +24,7 @@ def mix(words: Words) -> Words:
     return words ^ (words >> np.uint64(31))
 
 
-def fingerprint(comm: Comm, start: int, *arrays: Floats | None) -> str:
+def fingerprint(comm: Comm, start: int, *arrays: Columns | None) -> str:
     """Return the fingerprint of arrays whose rows from `start` on are here. Called by all ranks.
 
     Every number is mixed with its place; the sum of all wraps around, so its order does not matter.
@@ -35,9 +36,11 @@ def fingerprint(comm: Comm, start: int, *arrays: Floats | None) -> str:
         if array is None:
             continue
         width = array.shape[1]
-        for first in range(0, len(array), BLOCK):
-            block = np.ascontiguousarray(array[first : first + BLOCK])
-            places = np.arange(block.size, dtype=np.uint64) + np.uint64((start + first) * width + (which << 56) + 1)
-            total += mix(block.view(np.uint64).ravel() ^ mix(places)).sum(dtype=np.uint64)
+        for origin, (rows,) in blocks(array):
+            for first in range(0, len(rows), BLOCK):
+                block = np.ascontiguousarray(rows[first : first + BLOCK])
+                place = (start + origin + first) * width + (which << 56) + 1
+                places = np.arange(block.size, dtype=np.uint64) + np.uint64(place)
+                total += mix(block.view(np.uint64).ravel() ^ mix(places)).sum(dtype=np.uint64)
     comm.Allreduce(MPI.IN_PLACE, total, op=MPI.SUM)
     return f"{int(total[0]):016x}"

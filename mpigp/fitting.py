@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -39,20 +40,24 @@ class Fit:
     """A fit in progress: the optimiser, the iterations so far, and why it stopped.
 
     `alarm()` is asked once per iteration, on every rank, and says why the run is to stop now, or nothing.
+
+    resuming : what an earlier run made is to be restored, so the bound at the start is of no interest
     """
 
-    def __init__(self, objective: Objective, settings: Settings, start: Globals) -> None:
+    def __init__(self, objective: Objective, settings: Settings, start: Globals, resuming: bool = False) -> None:
         self.objective, self.settings = objective, settings
         self.trace = Trace()
         self.stopped = ""
         self.held = settings.hold > 0 and not settings.fixed >= HELD
         self._before, self._evaluations = 0.0, 0  # seconds and evaluations of earlier runs and optimisers
-        self._begin(objective.point(start))
+        self._begin(objective.point(start), resuming)
 
-    def _begin(self, point: Block) -> None:
+    def _begin(self, point: Block, resuming: bool = False) -> None:
         """Make the optimiser, at this point."""
         self.objective.fixed = self.settings.fixed | (HELD if self.held else frozenset())
-        self.optimizer = OPTIMIZERS[self.settings.optimizer](self.objective, self.objective.space, point)
+        first = (lambda point, gradient: math.inf) if resuming else self.objective
+        self.optimizer = OPTIMIZERS[self.settings.optimizer](first, self.objective.space, point)
+        self.optimizer.objective = self.objective
 
     @property
     def bound(self) -> float:

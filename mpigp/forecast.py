@@ -14,21 +14,34 @@ from mpigp.models import model_of
 from mpigp.parameters import Globals
 from mpigp.rounds import Evaluator
 from mpigp.rows import Rows
+from mpigp.streams import BLOCK_BYTES
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
 
 PROCESS = 100e6  # bytes of Python and its libraries
 VECTORS = {"lbfgs": 25, "scg": 6, "gd": 4}  # as long as mu and S together, that an optimiser holds
+BLOCKS = 5  # of a stream that are in memory at a time, in one form or another
+KEPT = {"lbfgs": 22, "scg": 3, "gd": 2}  # of them, that a copy for the death of ranks holds
+COPIES = 4  # the last two, each of its own rows and its neighbour's
 SAMPLE = 4  # chunks that are timed
 
 
-def dry_run(options: Options, comm: Comm, n: int, q: int, d: int) -> dict[str, Any]:
+def row_numbers(options: Options, q: int, d: int, copies: bool) -> int:
+    """Return how many numbers a fit holds for each row in memory; `copies` where ranks keep some of each other's."""
+    latent = options.model == "gplvm"
+    vectors = VECTORS[options.optimizer] + KEPT[options.optimizer] * COPIES * copies
+    return d + q * (1 + 3 * latent) + 2 * q * latent * vectors
+
+
+def dry_run(
+    options: Options, comm: Comm, n: int, q: int, d: int, stream: bool = False, copies: bool = False
+) -> dict[str, Any]:
     """Print and return memory per rank, bytes per iteration, and seconds per iteration, estimated from a few chunks."""
     m, latent = options.inducing, options.model == "gplvm"
     largest = max(share(n, rank, comm.size).rows for rank in range(comm.size))
-    numbers = d + q * (1 + 3 * latent) + 2 * q * latent * VECTORS[options.optimizer]
-    memory = PROCESS + 8 * largest * numbers
+    numbers = row_numbers(options, q, d, copies) - (d if latent else q + d) * stream
+    memory = PROCESS + 8 * largest * numbers + (BLOCKS * BLOCK_BYTES if stream else 0)
     messages = sample(options, m, q, d)
     vectors = DIGITS * 8 * (2 * 21 + 1 if options.optimizer == "lbfgs" else 3)
     figures = {

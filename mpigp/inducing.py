@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from mpigp.chunks import chunk_rows, share
 from mpigp.errors import InputError
+from mpigp.streams import Columns, blocks
 from mpigp.totals import extremes, row_sums
 
 if TYPE_CHECKING:
@@ -30,13 +31,13 @@ EXPLAINED = 1e-10
 """Conditional variance, of a prior variance of one, below which a row adds nothing but rounding."""
 
 
-def random_rows(comm: Comm, n: int, start: int, X: Floats, m: int, seed: int) -> Floats:
+def random_rows(comm: Comm, n: int, start: int, X: Columns, m: int, seed: int) -> Floats:
     """Return m distinct rows, drawn by their numbers from the seed alone, in the order of the data."""
     _check(n, m)
     return _take(comm, start, X, _draw(n, m, seed))
 
 
-def greedy(comm: Comm, n: int, start: int, X: Floats, m: int, alpha: Floats, seed: int = 0) -> Floats:
+def greedy(comm: Comm, n: int, start: int, X: Columns, m: int, alpha: Floats, seed: int = 0) -> Floats:
     """Return rows chosen one after the other, each that whose function value the ones before explain least.
 
     This is the pivoted Cholesky factorisation of k(x, x') = exp(−½ Σ α_q (x_q − x'_q)²). With the conditional variances
@@ -74,7 +75,7 @@ def greedy(comm: Comm, n: int, start: int, X: Floats, m: int, alpha: Floats, see
     return candidates[[*chosen, *filled]]
 
 
-def kmeans(comm: Comm, n: int, start: int, X: Floats, m: int, seed: int, iterations: int = 20) -> Floats:
+def kmeans(comm: Comm, n: int, start: int, X: Columns, m: int, seed: int, iterations: int = 20) -> Floats:
     """Return cluster centres by Lloyd's algorithm, started from random rows; an empty cluster keeps its centre."""
     Z = random_rows(comm, n, start, X, m, seed)
     origin = Z.mean(axis=0)
@@ -164,12 +165,13 @@ def _draw(n: int, m: int, seed: int) -> Indices:
     return np.sort(np.random.default_rng([seed, ROWS_STREAM]).choice(n, m, replace=False, shuffle=False))
 
 
-def _take(comm: Comm, start: int, X: Floats, numbers: Indices) -> Floats:
+def _take(comm: Comm, start: int, X: Columns, numbers: Indices) -> Floats:
     """Return the rows of these numbers, which are in order, from whichever rank has them."""
     from mpi4py import MPI
 
     rows = np.zeros((len(numbers), X.shape[1]))
-    first, last = np.searchsorted(numbers, (start, start + len(X)))
-    rows[first:last] = X[numbers[first:last] - start]
+    for origin, (block,) in blocks(X):
+        first, last = np.searchsorted(numbers, (start + origin, start + origin + len(block)))
+        rows[first:last] = block[numbers[first:last] - start - origin]
     comm.Allreduce(MPI.IN_PLACE, rows.view(np.int64), op=MPI.SUM)  # bits: all other ranks have zeros there
     return rows

@@ -16,6 +16,7 @@ from mpigp.modelfile import read_latent
 from mpigp.parameters import Globals
 from mpigp.ranks import together
 from mpigp.standardise import standardisation
+from mpigp.streams import Columns
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -27,7 +28,7 @@ LATENT_VARIANCE = 0.1
 PLACEMENTS = ("random", "greedy", "kmeans")
 
 
-def latent(comm: Comm, n: int, share: Share, Y: Floats, q: int, init: str, seed: int) -> tuple[Floats, Floats]:
+def latent(comm: Comm, n: int, share: Share, Y: Columns, q: int, init: str, seed: int) -> tuple[Floats, Floats]:
     """Return the first mu and S (rows, q): by `pca`, `random`, or those of a model file."""
     if init == "pca":
         mu = pca(comm, n, Y, q)
@@ -39,7 +40,7 @@ def latent(comm: Comm, n: int, share: Share, Y: Floats, q: int, init: str, seed:
     return np.ascontiguousarray(mu), np.full(mu.shape, LATENT_VARIANCE)
 
 
-def place(comm: Comm, n: int, start: int, X: Floats, m: int, how: str, alpha: Floats, seed: int) -> Floats:
+def place(comm: Comm, n: int, start: int, X: Columns, m: int, how: str, alpha: Floats, seed: int) -> Floats:
     """Return the inducing points (m, q), among or between the rows X of all ranks."""
     if m > n:
         raise InputError(f"--inducing: is {m}, but there are {n} rows: give at most as many inducing points as rows")
@@ -51,7 +52,7 @@ def place(comm: Comm, n: int, start: int, X: Floats, m: int, how: str, alpha: Fl
 
 
 def start_globals(
-    comm: Comm, n: int, start: int, mu: Floats, Y: Floats, m: int, placement: str, long: bool, seed: int
+    comm: Comm, n: int, start: int, mu: Columns, Y: Columns, m: int, placement: str, long: bool, seed: int
 ) -> Globals:
     """Return the first globals.
 

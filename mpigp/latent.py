@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 from mpigp.chunks import chunk_rows, share
 from mpigp.errors import InputError
 from mpigp.standardise import power_of_two, standardisation
+from mpigp.streams import Columns, blocks
 from mpigp.totals import extremes, row_sums
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def random_latent(n: int, start: int, stop: int, q: int, seed: int) -> Floats:
     return rows
 
 
-def pca(comm: Comm, n: int, Y: Floats, q: int) -> Floats:
+def pca(comm: Comm, n: int, Y: Columns, q: int) -> Floats:
     """Return the first q principal components of all rows, each of unit variance, in the order of their variances.
 
     The largest entry of each direction is positive. Where the data vary in fewer than q directions, the other columns
@@ -75,7 +76,7 @@ def pca(comm: Comm, n: int, Y: Floats, q: int) -> Floats:
 class _Centred:
     """The rows c = (Y − mean) / unit, all below 2 in magnitude, made chunk by chunk."""
 
-    def __init__(self, comm: Comm, n: int, Y: Floats, mean: Floats, unit: Floats) -> None:
+    def __init__(self, comm: Comm, n: int, Y: Columns, mean: Floats, unit: Floats) -> None:
         self.comm, self.n, self.Y, self.mean, self.unit = comm, n, Y, mean, unit
         self.d = Y.shape[1]
 
@@ -103,8 +104,9 @@ class _Centred:
     def project(self, directions: Floats) -> Floats:
         """Return this rank's cᵀ directions, (rows, q)."""
         result, chunk = np.empty((len(self.Y), directions.shape[1])), chunk_rows(self.n)
-        for first in range(0, len(self.Y), chunk):
-            result[first : first + chunk] = self.of(self.Y[first : first + chunk]) @ directions
+        for origin, (Y,) in blocks(self.Y):
+            for first in range(0, len(Y), chunk):
+                result[origin + first : origin + first + chunk] = self.of(Y[first : first + chunk]) @ directions
         return result
 
 

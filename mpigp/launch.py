@@ -11,18 +11,22 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
+from mpigp.atomic import discard_parts, stamp
 from mpigp.errors import InputError
 from mpigp.ranks import say
 
+BAD_INPUT = 2  # exit code
 STOPPED = 75  # exit code: stopped after a checkpoint was saved; run again with --resume
 STARTS = 2  # more, of a launcher that could not start a single rank
+START = 300.0  # seconds for ranks to come up: minutes on a cluster whose disks are busy
 PATIENCE = 2.0  # seconds for a launcher to end its ranks
 STARTED = "MPIGP_STARTED"  # the variable that names the folder for marks of ranks that came up
+DEATHS = (signal.SIGABRT, signal.SIGBUS, signal.SIGKILL, signal.SIGSEGV)  # MPICH's exit code is that of the rank, bare
 FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -45,6 +49,12 @@ def mpi_version(mpiexec: str) -> str:
 def outlives(version: str) -> bool:
     """Return whether a job of this MPI can be started so that it outlives dead ranks: Open MPI ≥ 5."""
     return "Open MPI" in version and not re.search(r"Open MPI\) [1-4]\.", version)
+
+
+def available_cores(environment: Mapping[str, str]) -> int:
+    """Return the cores of this machine, or of all nodes of Slurm's job, taken to be alike."""
+    nodes = environment.get("SLURM_JOB_NUM_NODES", "1")
+    return len(os.sched_getaffinity(0)) * (int(nodes) if nodes.isdigit() else 1)
 
 
 def flags(version: str, ranks: int, threads: int, cores: int, root: bool, survive: bool = False) -> list[str]:
@@ -76,20 +86,21 @@ def launch(ranks: int, threads: int, arguments: list[str], model: str | None = N
     if ranks < 1:
         raise InputError(f"--ranks: is {ranks}: give a number ≥ 1")
     mpiexec = find_mpiexec()
-    options = flags(mpi_version(mpiexec), ranks, threads, len(os.sched_getaffinity(0)), os.geteuid() == 0, restarts > 0)
+    options = flags(mpi_version(mpiexec), ranks, threads, available_cores(os.environ), os.geteuid() == 0, restarts > 0)
     command = [mpiexec, *options, "-n", str(ranks), sys.executable, "-m", "mpigp", *arguments]
-    began, starts = time.time(), STARTS
+    before, starts = stamp(model) if model else None, STARTS
     while True:
-        job = Job(command, ranks)
+        job = Job(command)
         code = job.run()
         if not job.died or job.signalled:
             return code
         if not job.began and starts:  # nothing has run: the launcher's own trouble, on a busy machine
             starts -= 1
+            say("no rank came up: starting them again")
             continue
-        if model is None:
-            return code
-        saved = saved_since(model, began)
+        if model is not None:
+            discard_parts(model)
+        saved = model is not None and stamp(model) not in (None, before)
         if saved and "--resume" not in command:
             command.append("--resume")
         if not restarts:
@@ -100,16 +111,11 @@ def launch(ranks: int, threads: int, arguments: list[str], model: str | None = N
         say(f"the job died: starting it again {'from its checkpoint' if saved else 'from the beginning'}")
 
 
-def saved_since(model: str, began: float) -> bool:
-    """Return whether a run that began then has written its model, and with it a checkpoint."""
-    return os.path.exists(model) and os.path.getmtime(model) > began
-
-
 class Job:
-    """One run of mpiexec: its signals, what it says, and whether all its ranks came up."""
+    """One run of mpiexec: its signals, what it says, and whether its ranks came up."""
 
-    def __init__(self, command: list[str], ranks: int) -> None:
-        self.command, self.ranks = command, ranks
+    def __init__(self, command: list[str]) -> None:
+        self.command = command
         self.signalled = self.died = self.began = False
 
     def run(self) -> int:
@@ -138,23 +144,28 @@ class Job:
                 self.signalled = True  # mpiexec has had the interrupt too, and ends its ranks
             process.wait()
             self.began = bool(os.listdir(folder))
-        code = process.returncode if process.returncode >= 0 else 128 - process.returncode
-        self.died = self.died or code > 128
+            code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+            self.died = self.died or code > 128 or code in DEATHS
+            if self.died:
+                kill_marked(f"{STARTED}={folder}")  # what a launcher that was killed has left behind
         return code
 
     def _watch(self, process: subprocess.Popen[str], folder: str) -> None:
-        """End a job of which a rank dies before all have met: where jobs may survive, the others would wait for it."""
-        most = 0
-        while process.poll() is None and len(os.listdir(folder)) < self.ranks:
+        """End a job of which a rank dies before the ranks have met: where jobs may survive, the others would wait.
+
+        The first mark tells that they have: MPI's own start waits for all.
+        """
+        most, end = 0, time.monotonic() + START
+        while process.poll() is None and not os.listdir(folder):
             alive = children(process.pid)
             most = max(most, alive)
-            if alive < most:
+            if alive < most or time.monotonic() > end:
                 self.died = True
                 process.terminate()
                 time.sleep(PATIENCE)
-                kill_marked(f"{STARTED}={folder}")  # what the launcher left behind
+                process.kill()
                 return
-            time.sleep(0.1)
+            time.sleep(0.02)
 
 
 def children(parent: int) -> int:
@@ -176,7 +187,7 @@ def kill_marked(mark: str) -> None:
 
 
 def tell_started() -> None:
-    """Leave a mark for the launcher that this rank has met the others, where it asked for one."""
+    """Leave a mark for the launcher, where it asked for one: this rank has met the others, or ends in good order."""
     folder = os.environ.get(STARTED)
     if folder and os.path.isdir(folder):
         tempfile.mkstemp(dir=folder)

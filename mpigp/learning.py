@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
@@ -24,6 +24,7 @@ from mpigp.parameters import Globals
 from mpigp.rounds import Evaluator
 from mpigp.rows import Rows
 from mpigp.standardise import Mode, standardisation
+from mpigp.streams import Columns, Stream
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -111,7 +112,7 @@ class Learning(NamedTuple):
 
 
 def prepare(
-    comm: Comm, n: int, share: Share, X: Floats | None, Y: Floats, options: Options, resuming: bool = False
+    comm: Comm, n: int, share: Share, X: Columns | None, Y: Columns, options: Options, resuming: bool = False
 ) -> Learning:
     """Standardise, initialise, and return the fit at its start; `fit.run` does the rest. Called by all ranks.
 
@@ -119,18 +120,20 @@ def prepare(
     ----------
     n : rows of all ranks together.   share : this rank's
     X : (rows, q), this rank's inputs, or None for a GPLVM.   Y : (rows, d), this rank's outputs
-        float64 and row-major. They are standardised in place, and the fit keeps them; missing entries become zero.
+        float64 and row-major, or streamed. They are standardised in place, and the fit keeps them; missing entries, of
+        outputs in memory, become zero.
     options : checked
     resuming : a checkpoint is to be loaded into the fit, so there is no start to choose
     """
     data = fingerprint(comm, share.start, X, Y)
-    patterns = find_patterns(comm, Y) if options.missing else None
+    patterns = find_patterns(comm, Y) if options.missing and not isinstance(Y, Stream) else None
     standardised, constant = standardise(options.standardize, comm, n, X, Y)
     filled = Y
-    if patterns is not None:  # by the columns' means, for the start alone
+    if patterns is not None and not isinstance(Y, Stream):  # by the columns' means, for the start alone
         filled = np.where(np.isnan(Y), standardisation(comm, n, Y, "center")[0].mean, Y)
         Y[np.isnan(Y)] = 0.0
-    start, mu, S = begin(comm, n, share, X, filled, options, options.seed)
+    first = replace(options, placement="random") if resuming else options  # the fastest, of points that nobody needs
+    start, mu, S = begin(comm, n, share, X, filled, first, options.seed)
     rows = Rows(comm, n, mu, S, Y, patterns)
     model = model_of(options.model, options.kernel)
     evaluator = Evaluator(comm, model, rows, options.inducing, mu.shape[1], options.threads)
@@ -139,12 +142,13 @@ def prepare(
         start = best_start(
             objective, options, partial(begin, comm, n, share, X, filled, options), options.seed, options.restarts
         )
-    return Learning(Fit(objective, options, start), standardised, constant, identity(options, rows, mu.shape[1], data))
+    fit = Fit(objective, options, start, resuming)
+    return Learning(fit, standardised, constant, identity(options, rows, mu.shape[1], data))
 
 
 def begin(
-    comm: Comm, n: int, share: Share, X: Floats | None, Y: Floats, options: Options, seed: int
-) -> tuple[Globals, Floats, Floats | None]:
+    comm: Comm, n: int, share: Share, X: Columns | None, Y: Columns, options: Options, seed: int
+) -> tuple[Globals, Columns, Floats | None]:
     """Return the globals to start from, and this rank's mu and S (rows, q), of rows that are standardised."""
     mu, S = X, None
     if mu is None:
@@ -155,7 +159,7 @@ def begin(
 
 
 def standardise(
-    mode: Mode, comm: Comm, n: int, X: Floats | None, Y: Floats
+    mode: Mode, comm: Comm, n: int, X: Columns | None, Y: Columns
 ) -> tuple[dict[str, Standardisation], dict[str, list[int]]]:
     """Standardise the columns in place; return how, and the constant ones."""
     standardised, constant = {}, {}

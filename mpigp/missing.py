@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mpigp.bound import Group
 from mpigp.errors import InputError
+from mpigp.streams import Columns
 from mpigp.totals import extremes, row_sums
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Patterns(NamedTuple):
     observed: Floats
     group: NDArray[np.intp]
 
-    def groups(self, comm: Comm, n: int, Y: Floats) -> list[Group]:
+    def groups(self, comm: Comm, n: int, Y: Columns) -> list[Group]:
         """Return the groups over the rows of all ranks; missing entries of Y (rows, d) are zero."""
         low, high = extremes(comm, Y)
         limit = n * np.maximum(np.maximum(-low, high) ** 2, 1e-300)

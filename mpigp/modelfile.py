@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import h5py
 import numpy as np
@@ -13,9 +13,12 @@ from mpigp.hdf5 import dataset, read_all, read_rows
 from mpigp.kernels.names import DEFAULT
 from mpigp.models import MODELS, Model, model_of
 from mpigp.parameters import Globals
+from mpigp.streams import Columns
 
 Floats = NDArray[np.float64]
+Held = TypeVar("Held", Floats, Columns)
 
+VERSION = 1  # of the model files that are written, and the newest that is read
 REMEDY = (
     "a parameter file has /Z (m, q), /beta, /kernel/variance, /kernel/alpha (q,), and for a GPLVM "
     "/latent/mu and /latent/S (n, q)"
@@ -28,15 +31,27 @@ class Standardisation(NamedTuple):
     mean: Floats
     scale: Floats
 
-    def apply(self, values: Floats) -> Floats:
+    def apply(self, values: Held) -> Held:
         """Standardise rows (., columns) in place."""
-        values -= self.mean
-        values /= self.scale
+        rows: Any = values
+        rows -= self.mean
+        rows /= self.scale
         return values
+
+
+def check_version(file: h5py.File) -> None:
+    """Refuse a file of a later version of this program."""
+    version = file.attrs.get("version", VERSION)
+    if np.ndim(version) or not isinstance(version, (int, np.integer)) or version > VERSION:
+        raise InputError(
+            f"{file.filename}: attribute version: is {version!s}: this mpigp reads files up to version {VERSION}: "
+            "install a newer mpigp"
+        )
 
 
 def read_model_name(file: h5py.File) -> str:
     """Return the name of the model, as the file's attribute has it."""
+    check_version(file)
     name = _text(file, "model", "")
     if name not in MODELS:
         raise InputError(f"{file.filename}: attribute model: is {name!r}: set it to one of {', '.join(MODELS)}")
@@ -90,6 +105,7 @@ def read_globals(file: h5py.File) -> Globals:
 
 def read_latent(file: h5py.File, n: int, q: int, start: int, stop: int) -> tuple[Floats, Floats]:
     """Return rows [start, stop) of mu and S, of n rows and q columns."""
+    check_version(file)
     found = {}
     for name in ("latent/mu", "latent/S"):
         item = dataset(file, name, 2, REMEDY)

@@ -20,7 +20,7 @@ from mpigp.errors import InputError
 from mpigp.exactsum import FINE, from_one_word, scale_for
 from mpigp.kernels.loops import Loops
 from mpigp.kernels.names import DEFAULT, loops_of
-from mpigp.rows import Rows
+from mpigp.rows import Block, Rows
 from mpigp.whitening import Whitening, whiten
 from mpigp.workers import Part
 
@@ -122,7 +122,7 @@ class Model(ABC):
         return scale.ravel()
 
     @abstractmethod
-    def add_statistics(self, inducing: Inducing, rows: Rows, part: Part) -> int:
+    def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
         """Add the statistics of the part's chunks; return how many sums did not fit."""
 
     @abstractmethod
@@ -147,7 +147,7 @@ class Model(ABC):
         """
 
     @abstractmethod
-    def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
+    def add_gradient(self, inducing: Inducing, rows: Block, weights: Weights, part: Part) -> int:
         """Add the gradients of Z and alpha through the part's rows; set those of mu and S."""
 
 
@@ -171,7 +171,7 @@ class Regression(Model):
     name = "regression"
     divergence_words = 0
 
-    def add_statistics(self, inducing: Inducing, rows: Rows, part: Part) -> int:
+    def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
         return self.loops.regression_statistics(inducing.points, rows.native, inducing.inverse, part)
 
     def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
@@ -220,7 +220,7 @@ class Regression(Model):
         by_K = -0.5 * native.solve(inducing.whitening.L, inner.T, transposed=True).T
         return np.ascontiguousarray(by_K * inducing.factor)
 
-    def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
+    def add_gradient(self, inducing: Inducing, rows: Block, weights: Weights, part: Part) -> int:
         inverse = None if inducing.straight else inducing.inverse
         return self.loops.regression_gradient(
             inducing.points, rows.native, inverse, weights.matrix, weights.psi1Y, weights.fit, part
@@ -233,7 +233,7 @@ class GPLVM(Model):
     name = "gplvm"
     divergence_words = 2
 
-    def add_statistics(self, inducing: Inducing, rows: Rows, part: Part) -> int:
+    def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
         return self.loops.gplvm_statistics(inducing.points, rows.native, part)
 
     def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
@@ -261,7 +261,7 @@ class GPLVM(Model):
             native.add_through_pairs(by_gram, weights.matrix, summary.pairs)
         return by_gram
 
-    def add_gradient(self, inducing: Inducing, rows: Rows, weights: Weights, part: Part) -> int:
+    def add_gradient(self, inducing: Inducing, rows: Block, weights: Weights, part: Part) -> int:
         by_mu, by_S = rows.gradients["mu"], rows.gradients["S"]
         return self.loops.gplvm_gradient(inducing.points, rows.native, weights.matrix, weights.psi1Y, by_mu, by_S, part)
 

@@ -6,6 +6,12 @@ import time
 from types import TracebackType
 
 PHASES = ("broadcast", "statistics", "reduce", "bound", "gradients", "wait")
+GROUPS = {  # of phases: on rows, until others have come, in messages, and on the master alone
+    "compute": ("statistics", "gradients"),
+    "wait": ("wait",),
+    "messages": ("broadcast", "reduce"),
+    "master": ("bound",),
+}
 
 
 class Phase:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpigp import __version__
 from mpigp.phases import PHASES, Phases
+from mpigp.ranks import own_peak_memory
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -35,6 +38,33 @@ def timing(comm: Comm, phases: Phases, rows: int) -> Timing | None:
     if found is None:
         return None
     return Timing(np.array([seconds for seconds, _ in found]), np.array([rows for _, rows in found]))
+
+
+def balance(work: Floats) -> float:
+    """Return the mean over the ranks of their work (ranks,), as a share of the busiest rank's."""
+    return float(work.mean() / work.max()) if work.max() > 0 else 1.0
+
+
+def by_rank(comm: Comm, seconds: Mapping[str, float], rows: int) -> dict[str, Any]:
+    """Return what each rank was and did, in lists of as many entries as ranks, on rank 0. Called by all ranks.
+
+    `seconds` of each phase by its name, `rows`, `memory` (the peak, in bytes) and `nodes`; and, a number, the `cores`
+    that the ranks may run on together.
+    """
+    from mpi4py import MPI
+
+    node = MPI.Get_processor_name()
+    found = comm.gather((seconds, rows, own_peak_memory(), node, [(node, core) for core in os.sched_getaffinity(0)]))
+    if found is None:
+        return {}
+    each, all_rows, memory, nodes, cores = zip(*found, strict=True)
+    return {
+        "seconds": {name: [mine[name] for mine in each] for name in PHASES},
+        "rows": list(all_rows),
+        "memory": list(memory),
+        "nodes": list(nodes),
+        "cores": len({core for mine in cores for core in mine}),
+    }
 
 
 def provenance(comm: Comm, threads: int, command: str) -> dict[str, str]:

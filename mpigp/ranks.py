@@ -144,9 +144,14 @@ def allgather_rows(comm: Comm, local: Floats) -> Floats:
 
 def peak_memory(comm: Comm) -> int:
     """Return the largest peak of resident memory of any rank, in bytes."""
+    return max(comm.allgather(own_peak_memory()))
+
+
+def own_peak_memory() -> int:
+    """Return the peak of this rank's resident memory, in bytes."""
     import resource
 
-    return max(comm.allgather(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def default_threads(environment: Mapping[str, str]) -> int:

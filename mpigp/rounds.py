@@ -11,7 +11,8 @@ round 2   rank 0:    F and its derivatives by the statistics  →  Bcast   one p
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from mpigp.bound import Bound, Group, bound
 from mpigp.models import Inducing, Model, Summary, Weights
 from mpigp.parameters import Globals
 from mpigp.phases import Phases
-from mpigp.rows import Rows
+from mpigp.rows import Block, Rows
 from mpigp.whitening import NotPositiveDefinite
 from mpigp.workers import Part, Workers
 
@@ -116,16 +117,23 @@ class Evaluator:
         return Evaluation(value, gradient, jitter)
 
     def _sum_statistics(self, inducing: Inducing) -> Words:
-        def work(part: Part) -> int:
-            return self.model.add_statistics(inducing, self.rows, part)
+        def work(rows: Block, part: Part) -> int:
+            return self.model.add_statistics(inducing, rows, part)
 
-        return self.workers.sum(work, self.rows.chunks, self.statistics_scale, words_each=1)
+        return self._sum_blocks(work, self.statistics_scale, words_each=1)
 
     def _sum_gradient(self, inducing: Inducing, weights: Weights, scale: Floats) -> Words:
-        def work(part: Part) -> int:
-            return self.model.add_gradient(inducing, self.rows, weights, part)
+        def work(rows: Block, part: Part) -> int:
+            return self.model.add_gradient(inducing, rows, weights, part)
 
-        return self.workers.sum(work, self.rows.chunks, scale, self.model.loops.gradient_words)
+        return self._sum_blocks(work, scale, self.model.loops.gradient_words)
+
+    def _sum_blocks(self, work: Callable[[Block, Part], int], scale: Floats, words_each: int) -> Words:
+        """Return the words of the sums over this rank's rows, block by block."""
+        return sum(
+            (self.workers.sum(partial(work, rows), rows.chunks, scale, words_each) for rows in self.rows.blocks()),
+            start=np.zeros(words_each * len(scale) + 1, np.int64),
+        )
 
     def _bound(self, inducing: Inducing, words: Words, parameters: Globals) -> Master | None:
         """Return the master's part of an evaluation; None where the bound has no value at this jitter."""

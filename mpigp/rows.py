@@ -1,8 +1,9 @@
-"""The rows that one rank holds, and the few numbers about all rows that every rank knows."""
+"""The rows that one rank has, and the few numbers about all rows that every rank knows."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +11,22 @@ from numpy.typing import NDArray
 from mpigp import native
 from mpigp.bound import Group
 from mpigp.chunks import chunk_count, chunk_rows
-from mpigp.exactsum import from_two_words, scale_for, to_two_words
 from mpigp.missing import Patterns
+from mpigp.streams import Columns, Stream, blocks
+from mpigp.totals import extremes, row_sums
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
 
 Floats = NDArray[np.float64]
+
+
+class Block(NamedTuple):
+    """Rows that are in memory, as the loops take them: `chunks` of them, and where their gradients go, by name."""
+
+    native: native.Rows
+    chunks: int
+    gradients: dict[str, Floats]
 
 
 class Rows:
@@ -26,8 +36,8 @@ class Rows:
     ----------
     n : rows of all ranks together
     mu : (rows, q), latent means, or the inputs X in regression.   S : (rows, q) or None.   Y : (rows, d)
-        float64, row-major. The optimiser changes mu and S in place.
-    patterns : which entries of Y are missing (they are zero), where some are
+        float64, row-major. The optimiser changes mu and S in place. Y may stay in its file, and X with it.
+    patterns : which entries of Y are missing (they are zero), where some are; Y is in memory then
 
     Attributes
     ----------
@@ -38,15 +48,17 @@ class Rows:
     """
 
     def __init__(
-        self, comm: Comm, n: int, mu: Floats, S: Floats | None, Y: Floats, patterns: Patterns | None = None
+        self, comm: Comm, n: int, mu: Columns, S: Floats | None, Y: Columns, patterns: Patterns | None = None
     ) -> None:
-        self.n, self.mu, self.S, self.Y = n, mu, S, Y
+        self.n, self.S = n, S
+        self.mu: Any = mu  # an array wherever it is changed, and Y where it is sliced
+        self.Y: Any = Y
         self.chunk, self.all_chunks = chunk_rows(n), chunk_count(n)
-        observed = None if patterns is None else patterns.observed
-        self.native = native.Rows(mu, S, Y, self.chunk, self.all_chunks, observed)
-        self.gradients = {} if S is None else {"mu": np.zeros_like(mu), "S": np.zeros_like(mu)}
-        self.lowest, self.highest = _ends(comm, mu)
-        self.absolute_Y, YY = _totals(comm, n, Y, self.chunk)
+        self._observed = None if patterns is None else patterns.observed
+        self.gradients = {} if S is None else {"mu": np.zeros_like(S), "S": np.zeros_like(S)}
+        self._whole = None if isinstance(Y, Stream) else next(self._blocks())
+        self.lowest, self.highest = extremes(comm, mu)
+        self.absolute_Y, YY = _totals(comm, n, Y)
         self.groups = [Group(np.arange(Y.shape[1]), n, YY)] if patterns is None else patterns.groups(comm, n, Y)
 
     @property
@@ -54,28 +66,26 @@ class Rows:
         """The number of this rank's chunks."""
         return -(-len(self.Y) // self.chunk)
 
+    def blocks(self) -> Iterator[Block]:
+        """Return the rows in blocks: one, unless they are streamed."""
+        return self._blocks() if self._whole is None else iter([self._whole])
 
-def _ends(comm: Comm, mu: Floats) -> tuple[Floats, Floats]:
-    """Return the smallest and the largest mu (q,) of all ranks."""
-    from mpi4py import MPI
+    def _blocks(self) -> Iterator[Block]:
+        for first, (mu, Y) in blocks(self.mu, self.Y):
+            here = slice(first, first + len(Y))
+            S = None if self.S is None else self.S[here]
+            rows = native.Rows(mu, S, Y, self.chunk, self.all_chunks, self._observed)
+            gradients = {name: values[here] for name, values in self.gradients.items()}
+            yield Block(rows, -(-len(Y) // self.chunk), gradients)
 
-    ends = np.append(mu.max(axis=0, initial=-np.inf), -mu.min(axis=0, initial=np.inf))
-    comm.Allreduce(MPI.IN_PLACE, ends, op=MPI.MAX)
-    return -ends[mu.shape[1] :], ends[: mu.shape[1]]
 
-
-def _totals(comm: Comm, n: int, Y: Floats, chunk: int) -> tuple[Floats, float]:
+def _totals(comm: Comm, n: int, Y: Columns) -> tuple[Floats, float]:
     """Return Σ|Y_i| (d,) and ΣY_iY_iᵀ over the rows of all ranks, the same bits on any number of them."""
-    from mpi4py import MPI
 
-    largest = np.abs(Y).max(axis=0, initial=0.0)
-    comm.Allreduce(MPI.IN_PLACE, largest, op=MPI.MAX)
-    scale = scale_for(n * np.append(largest, float(np.vdot(largest, largest))))
-    words = np.zeros(2 * len(scale), np.int64)
-    for start in range(0, len(Y), chunk):
-        block = Y[start : start + chunk]
-        sums = np.append(np.abs(block).sum(axis=0), (block * block).sum(axis=0).sum())
-        words += to_two_words(sums, scale)
-    comm.Allreduce(MPI.IN_PLACE, words, op=MPI.SUM)
-    *absolute, YY = from_two_words(words, scale)
+    def sums(Y: Floats) -> Floats:
+        return np.append(np.abs(Y).sum(axis=0), (Y * Y).sum(axis=0).sum())
+
+    low, high = extremes(comm, Y)
+    largest = np.maximum(-low, high)
+    *absolute, YY = row_sums(comm, n, Y, sums, n * np.append(largest, float(np.vdot(largest, largest))))
     return np.array(absolute), float(YY)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpigp.modelfile import Standardisation
+from mpigp.streams import Columns
 from mpigp.totals import extremes, row_sums
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def power_of_two(magnitudes: Floats) -> Floats:
     return np.ldexp(1.0, np.frexp(magnitudes)[1] - 1)
 
 
-def standardisation(comm: Comm, n: int, values: Floats, mode: Mode) -> tuple[Standardisation, list[int]]:
+def standardisation(comm: Comm, n: int, values: Columns, mode: Mode) -> tuple[Standardisation, list[int]]:
     """Return what takes columns to mean zero and variance one, and the columns that are constant.
 
     With x counted from the middle of its column's range, in units of about half of it, and the first mean rounded,

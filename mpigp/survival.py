@@ -2,6 +2,12 @@
 
 It takes an MPI with fault tolerance (ULFM: Open MPI started with `mpiexec --with-ft ulfm`). Elsewhere the launcher ends
 the whole job.
+
+A death may strike in the middle of any message. MPI then owes an error to some ranks only: others may have what they
+waited for, and go on for a while. And Open MPI 5 owes more than it pays: its Allgatherv, which carries `allgather`
+too, returns without an error and without the data when a rank dies in it. So nothing that was received is relied on
+after a failure unless all ranks have met in `confirm` since: copies, checkpoints, the end of a run. An agreement is
+the one call of MPI that has the same outcome on all ranks that are left.
 """
 
 from __future__ import annotations
@@ -11,10 +17,18 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from mpigp.errors import InputError
+from mpigp.ranks import say
+
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
 
 NOTICE = 1.0  # seconds, after which a death is known to everyone
+GIVEN_UP = 137  # exit code of a job whose ranks cannot go on: that of a process that was killed
+
+
+class RankLost(Exception):
+    """A rank has died since the ranks last met."""
 
 
 def can_survive(environment: Mapping[str, str] = os.environ) -> bool:
@@ -22,33 +36,51 @@ def can_survive(environment: Mapping[str, str] = os.environ) -> bool:
     return environment.get("OMPI_MCA_mpi_ft_enable", "0") not in ("", "0", "false")
 
 
+def confirm(comm: Comm) -> None:
+    """Return if all ranks have come this far with all messages before it whole; else raise on all that are left.
+
+    Called by all ranks. A rank that has died did not agree, and one that knows of a death agrees to nothing.
+    """
+    if can_survive() and not comm.Agree(int(not _disturbed(comm))):
+        raise RankLost
+
+
+def _disturbed(comm: Comm) -> bool:
+    """Return whether this rank knows of a death."""
+    return comm.Is_revoked() or comm.Get_failed().Get_size() > 0
+
+
 def is_failure(comm: Comm, error: Exception) -> bool:
-    """Return whether a rank has died: an error of MPI may say so, and so may any other that came of half a message."""
+    """Return whether a rank has died: an error of MPI may say so, and any other may come of a message without its data.
+
+    Bad input is known to all ranks, and not waited over.
+    """
     from mpi4py import MPI
 
-    if isinstance(error, MPI.Exception):
+    if isinstance(error, (MPI.Exception, RankLost)):
         return True
-    end = time.monotonic() + NOTICE
-    while not comm.Get_failed().Get_size():
-        if time.monotonic() > end:
+    end = time.monotonic() + (0 if isinstance(error, InputError) else NOTICE)
+    while not _disturbed(comm):
+        if time.monotonic() >= end:
             return False
         time.sleep(0.01)
     return True
 
 
 def survivors(comm: Comm) -> tuple[Comm, list[int]]:
-    """Return the communicator of the ranks that are left, and the ranks of `comm` that are gone. Called by all left."""
+    """Return the communicator of the ranks that are left, and the ranks (in the world's count) that are gone since.
+
+    Called by all left. MPI makes the same communicator on all of them, or none.
+    """
     from mpi4py import MPI
 
-    comm.Revoke()  # so that nobody waits for ever for one who has gone
-    while True:
+    try:
+        comm.Revoke()  # so that nobody waits for ever for one who has gone
         smaller = comm.Shrink()
-        try:
-            smaller.Barrier()
-        except MPI.Exception:  # another died meanwhile
-            smaller.Revoke()
-            continue
-        break
+    except MPI.Exception as error:
+        say(f"rank {comm.rank}: the ranks that are left cannot meet: {error}")
+        comm.Abort(GIVEN_UP)
+        raise
     gone = MPI.Group.Difference(comm.Get_group(), smaller.Get_group())
     places = list(range(gone.Get_size()))
-    return smaller, sorted(MPI.Group.Translate_ranks(gone, places, comm.Get_group()))
+    return smaller, sorted(MPI.Group.Translate_ranks(gone, places, MPI.COMM_WORLD.Get_group()))

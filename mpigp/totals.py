@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mpigp.chunks import chunk_rows
 from mpigp.exactsum import from_two_words, scale_for, to_two_words
+from mpigp.streams import Columns, blocks
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
-def row_sums(comm: Comm, n: int, rows: Floats, sums: Callable[[Floats], Floats], bound: Floats) -> Floats:
+def row_sums(comm: Comm, n: int, rows: Columns, sums: Callable[[Floats], Floats], bound: Floats) -> Floats:
     """Return the totals of `sums` over the chunks of all ranks.
 
     Parameters
@@ -31,17 +32,20 @@ def row_sums(comm: Comm, n: int, rows: Floats, sums: Callable[[Floats], Floats],
 
     chunk, scale = chunk_rows(n), scale_for(bound).ravel()
     words = np.zeros(2 * len(scale), np.int64)
-    for first in range(0, len(rows), chunk):
-        words += to_two_words(sums(rows[first : first + chunk]).ravel(), scale)
+    for _, (block,) in blocks(rows):
+        for first in range(0, len(block), chunk):
+            words += to_two_words(sums(block[first : first + chunk]).ravel(), scale)
     comm.Allreduce(MPI.IN_PLACE, words, op=MPI.SUM)
     return from_two_words(words, scale).reshape(bound.shape)
 
 
-def extremes(comm: Comm, values: Floats) -> tuple[Floats, Floats]:
+def extremes(comm: Comm, values: Columns) -> tuple[Floats, Floats]:
     """Return the smallest and the largest value of each column over all ranks, NaN left out."""
     from mpi4py import MPI
 
-    low = np.fmin.reduce(values, axis=0, initial=np.inf)
-    both = np.stack([-low, np.fmax.reduce(values, axis=0, initial=-np.inf)])
+    both = np.full((2, values.shape[1]), -np.inf)
+    for _, (block,) in blocks(values):
+        ends = -np.fmin.reduce(block, axis=0, initial=np.inf), np.fmax.reduce(block, axis=0, initial=-np.inf)
+        both = np.maximum(both, ends)
     comm.Allreduce(MPI.IN_PLACE, both, op=MPI.MAX)
     return -both[0], both[1]

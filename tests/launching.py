@@ -112,18 +112,21 @@ def end_session(session: int) -> None:
                     os.kill(int(entry.name), signal.SIGKILL)
 
 
-def several(folder: Path, ranks: int, commands: list[list[object]], threads: int = 1) -> list[list[Outcome]]:
+def several(
+    folder: Path, ranks: int, commands: list[list[object]], threads: int = 1, block_bytes: int = 2**23
+) -> list[list[Outcome]]:
     """Run command lines of mpigp one after another in one start of mpiexec; return how each ended, rank by rank.
 
     A start takes seconds, and a command milliseconds. A command that hangs, or ends its process, has no outcomes, nor
-    have those behind it.
+    have those behind it. Rows that are streamed come in blocks of `block_bytes`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "commands").write_text("\n".join(json.dumps([str(word) for word in words]) for words in commands))
     found = [[folder / f"{number}.{rank}.json" for rank in range(ranks)] for number in range(len(commands))]
     for _ in range(3):
         try:
-            said = mpiexec(ranks, ROOT / "tests" / "mpi" / "several.py", folder, threads=threads).stderr
+            script = ROOT / "tests" / "mpi" / "several.py"
+            said = mpiexec(ranks, script, folder, block_bytes, threads=threads).stderr
         except AssertionError as error:
             said = str(error)
         if "listener thread failed to start" not in said:  # of mpiexec itself, before any rank, on a busy machine

@@ -25,7 +25,7 @@ RUN = ("sh", "python", "refused")
 TAGS = (*RUN, "text", "slurm", "install", "formula", "usage")
 NUMBER = re.compile(r"[-−]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 LIMIT = 120  # seconds of a block: only a hang meets it
-LINKED = ("benchmarks", "docs", "slurm", "tests", "run.py", "pyproject.toml", "README.md")  # what a checkout has
+LINKED = ("benchmarks", "docs", "recipes", "slurm", "tests", "run.py", "README.md")  # of a checkout
 # Plain `mpiexec -n N` as a page shows it must not mind that a test runs as root, or on few cores.
 ANYWHERE = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",

@@ -97,7 +97,8 @@ def test_json_of_evaluate(inputs: Inputs, capfd: pytest.CaptureFixture) -> None:
     assert len(figures["all_seconds"]) == 3
     assert figures["seconds"] == sorted(figures["all_seconds"])[1]  # the median
     assert np.isfinite(figures["bound"])
-    first, last = outcome.stdout.splitlines()  # one rank speaks
+    chosen, first, last = outcome.stdout.splitlines()  # one rank speaks
+    assert chosen.startswith("rows: in memory (")
     assert f"bound {figures['bound']!r} nats" in first
     assert last.startswith("{")
 

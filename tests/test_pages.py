@@ -80,7 +80,7 @@ def test_what_needs_slurm_says_so_and_submits_what_was_run(page: Path) -> None:
     for block in found:
         if block.tag == "slurm":
             assert block.text.startswith("# needs Slurm"), f"{page.name}:{block.line}"
-            for script in re.findall(r"sbatch (\S+)", block.text):
+            for script in re.findall(r"sbatch (?:--\S+ )*(\S+)", block.text):
                 assert (ROOT / script).is_file() or f"bash {script}" in ran, script
         else:
             assert not re.search(r"^\s*(?:sbatch|srun|module)\b", block.text, re.MULTILINE), f"{page.name}:{block.line}"

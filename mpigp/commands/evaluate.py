@@ -5,22 +5,28 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import h5py
+import numpy as np
+from numpy.typing import NDArray
 
-from mpigp import native
+from mpigp import memory, native
 from mpigp.atomic import check_writable, replacing
-from mpigp.data import find
+from mpigp.chunks import Share
+from mpigp.data import DataSets, find
 from mpigp.errors import InputError
-from mpigp.hdf5 import read_rows, reading
+from mpigp.hdf5 import reading
 from mpigp.modelfile import read_globals, read_jitter, read_latent, read_model, read_model_name, read_standardisation
 from mpigp.models import Model, model_of
 from mpigp.parameters import Globals
-from mpigp.ranks import gather_rows, peak_memory, together
+from mpigp.provenance import by_rank, cpu, versions
+from mpigp.ranks import gather_rows, together
 from mpigp.results import write_rows
 from mpigp.rounds import Evaluation, EvaluationFailed, Evaluator
 from mpigp.rows import Rows
+from mpigp.streams import Columns
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -52,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
     add("--y", default="Y", metavar="NAME", help="dataset of the outputs (default Y)")
+    add("--rows-in-memory", choices=memory.CHOICES, default="auto", help=memory.HELP)
     add(
         "--jitter",
         type=float,
@@ -62,6 +69,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     """Evaluate, print the bound, and write the gradients where asked to."""
+    with ExitStack() as files:
+        return evaluate(arguments, comm, files)
+
+
+def evaluate(arguments: argparse.Namespace, comm: Comm, files: ExitStack) -> dict[str, Any]:
+    """Do so with `files` that are to be closed at the end."""
     with together(comm):
         if arguments.repeat < 0:
             raise InputError(f"--repeat: is {arguments.repeat}: give a number of evaluations ≥ 0")
@@ -69,27 +82,41 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
             raise InputError(f"--jitter: is {arguments.jitter:g}: give a number ≥ 0")
         if arguments.output is not None and comm.rank == 0:
             check_writable(arguments.output, arguments.data, arguments.params)
-        model, parameters, jitter, n, arrays = read(arguments, comm)
-    m, q = parameters.Z.shape
-    rows = Rows(comm, n, *arrays)
+        params, data = (files.enter_context(reading(path)) for path in (arguments.params, arguments.data))
+        model, parameters = chosen_model(arguments, params), read_globals(params)
+        jitter = read_jitter(params, DEFAULT_JITTER) if arguments.jitter is None else arguments.jitter
+        sets = find(data, arguments.y, arguments.x if model.name == "regression" else None)
+    n, (m, q), d = sets.n, parameters.Z.shape, sets.Y.shape[1]
+    numbers = d + (q if sets.X is not None else 4 * q)  # X, or mu, S and their gradients
+    share = sets.share(comm)
+    choice = memory.choose(comm, arguments.rows_in_memory, 8 * share.rows * numbers)
+    with together(comm):
+        mu, S, Y = read(params, sets, share, q, choice.stream)
+    if not choice.stream:
+        files.close()
+    rows = Rows(comm, n, mu, S, Y)
     evaluator = Evaluator(comm, model, rows, m, q, arguments.threads)
 
+    seconds, spent = [], []  # of each evaluation: in all, and by phase
     try:
-        start = time.perf_counter()
-        evaluation = evaluator(parameters, jitter)
-        seconds = [time.perf_counter() - start]
-        if arguments.repeat:
-            seconds = []
+        for _ in range(1 + arguments.repeat):
             evaluator.phases.clear()
-        for _ in range(arguments.repeat):
             start = time.perf_counter()
             evaluation = evaluator(parameters, jitter)
             seconds.append(time.perf_counter() - start)
+            spent.append(evaluator.phases.seconds)
     except EvaluationFailed as error:
         raise InputError(f"{arguments.params}: {error}: move the inducing points apart, or change alpha") from error
 
+    if arguments.repeat:
+        del seconds[0], spent[0]
+    usual = {name: statistics.median(each[name] for each in spent) for name in evaluator.phases.seconds}
     if arguments.output is not None:
         write(arguments.output, comm, evaluation, rows)
+    told = by_rank(comm, usual, share.rows)
+    timed = comm.rank == 0 and arguments.repeat > 0
+    algebra = algebra_seconds(evaluator, parameters, jitter, arguments.repeat) if timed else None
+    choice.tell(comm)
     figures = {
         "bound": evaluation.bound,
         "seconds": statistics.median(seconds),
@@ -99,14 +126,18 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
         "n": n,
         "m": m,
         "q": q,
-        "d": rows.Y.shape[1],
+        "d": d,
         "jitter": evaluation.jitter,
         "all_seconds": seconds,
-        "phases": {name: total / len(seconds) for name, total in evaluator.phases.seconds.items()},
-        "messages": evaluator.phases.messages / len(seconds),
-        "bytes": evaluator.phases.bytes / len(seconds),
-        "peak_memory": peak_memory(comm),
+        "messages": evaluator.phases.messages,
+        "bytes": evaluator.phases.bytes,
+        "peak_memory": max(told.get("memory", [0])),
+        "by_rank": told,
+        "algebra": algebra,
+        "cpu": cpu(),
+        "rows_in_memory": not choice.stream,
         "instruction_set": native.instruction_set,
+        "versions": versions(),
     }
     if comm.rank == 0:
         print(f"bound {evaluation.bound!r} nats, {figures['seconds']:.4g} s per evaluation "
@@ -116,27 +147,23 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     return figures
 
 
-def read(arguments: argparse.Namespace, comm: Comm) -> tuple[Model, Globals, float, int, tuple[Any, Any, Any]]:
-    """Return the model, its globals, the jitter, the number of rows, and this rank's mu, S and Y."""
-    with reading(arguments.params) as params, reading(arguments.data) as data:
-        model = chosen_model(arguments, params)
-        parameters = read_globals(params)
-        q = parameters.Z.shape[1]
-        jitter = read_jitter(params, DEFAULT_JITTER) if arguments.jitter is None else arguments.jitter
-        sets = find(data, arguments.y, arguments.x if model.name == "regression" else None)
-        start, stop = sets.share(comm)
-        S = None
-        if sets.X is None:
-            mu, S = read_latent(params, sets.n, q, start, stop)
-        else:
-            if sets.X.shape[1] != q:
-                raise InputError(
-                    f"{arguments.params}: /Z: has {q} columns, and {sets.X.name} of {arguments.data} has "
-                    f"{sets.X.shape[1]}: they must agree"
-                )
-            mu = standardised(params, "x", read_rows(sets.X, start, stop))
-        Y = standardised(params, "y", read_rows(sets.Y, start, stop))
-        return model, parameters, jitter, sets.n, (mu, S, Y)
+def algebra_seconds(evaluator: Evaluator, parameters: Globals, jitter: float, repeat: int) -> float:
+    """Return the seconds that a rank's matrices of size m take in an evaluation: however many ranks, each makes them.
+
+    They are those of an evaluation of a single row by this rank alone, without the master's.
+    """
+    from mpi4py import MPI
+
+    S = None if evaluator.rows.S is None else np.ones((1, evaluator.q))
+    row = Rows(MPI.COMM_SELF, 1, parameters.Z[:1].copy(), S, np.ones((1, evaluator.d)))
+    alone = Evaluator(MPI.COMM_SELF, evaluator.model, row, evaluator.m, evaluator.q)
+    seconds = []
+    for _ in range(1 + repeat):
+        alone.phases.clear()
+        start = time.perf_counter()
+        alone(parameters, jitter)
+        seconds.append(time.perf_counter() - start - alone.phases.seconds["bound"])
+    return statistics.median(seconds)
 
 
 def chosen_model(arguments: argparse.Namespace, params: h5py.File) -> Model:
@@ -149,7 +176,25 @@ def chosen_model(arguments: argparse.Namespace, params: h5py.File) -> Model:
         raise InputError(f"--kernel: {error}") from error
 
 
-def standardised(params: h5py.File, column: str, values: Any) -> Any:
+def read(
+    params: h5py.File, sets: DataSets, share: Share, q: int, stream: bool
+) -> tuple[Columns, NDArray[np.float64] | None, Columns]:
+    """Return these rows of mu, S and Y, in the model's units."""
+    if sets.X is not None and sets.X.shape[1] != q:
+        raise InputError(
+            f"{params.filename}: /Z: has {q} columns, and {sets.X.name} of {sets.X.file.filename} has "
+            f"{sets.X.shape[1]}: they must agree"
+        )
+    latent = read_latent(params, sets.n, q, *share) if sets.X is None else None
+    X, Y = sets.rows(share, stream)
+    Y = standardised(params, "y", Y)
+    if latent is not None:
+        return *latent, Y
+    assert X is not None
+    return standardised(params, "x", X), None, Y
+
+
+def standardised(params: h5py.File, column: str, values: Columns) -> Columns:
     """Take rows to the model's units, where the parameter file says how."""
     standardisation = read_standardisation(params, column, values.shape[1])
     return values if standardisation is None else standardisation.apply(values)

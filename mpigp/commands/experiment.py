@@ -1,146 +1,178 @@
-"""Repeat an experiment of the tutorial: `failures` (§5.2) learns a GPLVM on a simulated cluster whose nodes fail."""
+"""Repeat an experiment of the tutorial or of the paper, and write its table, its figure and all its numbers.
+
+oilflow: a GPLVM of oil flow, beside GPy's (tutorial §5.1). failures: learning on a simulated cluster whose nodes fail
+(tutorial §5.2). scaling: time against ranks and rows, and the spread of the load (the paper's questions). flights:
+regression of flight delays, beside other methods. digits: handwritten digits classified by a GPLVM of each class.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import time
+from contextlib import nullcontext
 from dataclasses import fields
+from datetime import datetime, timezone
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-from tqdm import tqdm
-
-from mpigp import synth
 from mpigp.atomic import check_writable, replacing
-from mpigp.data import find
 from mpigp.errors import InputError
-from mpigp.experiments.failures import OPTIMIZERS, Study, jobs, record, run_all
-from mpigp.hdf5 import read_rows, reading
-from mpigp.ranks import together
+from mpigp.experiments import failures
+from mpigp.experiments.source import Source
+from mpigp.provenance import provenance
+from mpigp.ranks import connected, together
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from mpi4py.MPI import Comm
 
-Floats = NDArray[np.float64]
+SUMMARY = "an experiment of the tutorial or the paper, with its table and figure"
 
-SUMMARY = "an experiment of the tutorial: what failing nodes do to learning"
-PARALLEL = True
+KINDS = ("oilflow", "failures", "scaling", "flights", "digits")
+MODULES = {kind: import_module(f"mpigp.experiments.{kind}") for kind in KINDS}
+DPI = 110
+
+
+def numbers(kind: type) -> Any:
+    """Return the parser of a list of numbers with commas."""
+
+    def parse(text: str) -> tuple[Any, ...]:
+        try:
+            return tuple(kind(word) for word in text.split(",") if word)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"is {text}: give numbers with commas between them") from None
+
+    return parse
+
+
+OPTIONS: dict[str, dict[str, Any]] = {  # of the studies, which say what each is by default
+    "inducing": {"type": numbers(int), "metavar": "M", "help": "inducing points"},
+    "latent": {"type": int, "metavar": "Q", "help": "latent dimensions"},
+    "iterations": {"type": int, "metavar": "N", "help": "of each fit at most"},
+    "repeats": {"type": int, "metavar": "N", "help": "runs, each from a seed of its own"},
+    "seed": {"type": int, "metavar": "S", "help": "of everything random"},
+    "jitter": {"type": float, "metavar": "J", "help": "added to K_mm's diagonal"},
+    "nodes": {"type": int, "metavar": "N", "help": "simulated nodes"},
+    "rates": {"type": numbers(float), "metavar": "P,...", "help": "failures per node and iteration"},
+    "optimizer": {"choices": list(failures.OPTIMIZERS), "help": "scg is the tutorial's"},
+    "every": {"type": int, "metavar": "K", "help": "iterations between true bounds"},
+    "peer_python": {"metavar": "PATH", "help": "the Python of an environment with GPy, to run it too"},
+    "peer_iterations": {"type": int, "metavar": "N", "help": "of GPy at most"},
+    "sizes": {"type": numbers(int), "metavar": "N,...", "help": "training rows"},
+    "test": {"type": int, "metavar": "N", "help": "rows to predict"},
+    "trees": {"type": int, "metavar": "N", "help": "of the random forest"},
+    "counts": {"type": numbers(int), "metavar": "P,...", "help": "numbers of ranks"},
+    "evaluations": {"type": int, "metavar": "N", "help": "that a run times"},
+}
+
+
+def PARALLEL(arguments: argparse.Namespace) -> bool:
+    """Return whether ranks work together: `scaling` starts its own."""
+    return bool(arguments.kind != "scaling")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `mpigp experiment`."""
-    parser.set_defaults(**{each.name: each.default for each in fields(Study)})
     add = parser.add_argument
-    add("kind", choices=["failures"], help="which experiment")
-    add(
-        "data",
-        nargs="?",
-        metavar="DATA",
-        help="HDF5 file with /Y (n, d) (default: oil flow, as `synth` makes it)",
-    )
-    add("-o", "--output", required=True, metavar="DIR", help="folder for failures.json, failures.png and failures.svg")
+    add("kind", choices=KINDS, help="; ".join(f"{kind}: {module.SUMMARY}" for kind, module in MODULES.items()))
+    add("data", nargs="?", metavar="DATA", help="HDF5 file; without it oilflow and failures make oil flow, as `synth`")
+    add("-o", "--output", required=True, metavar="DIR", help="folder for KIND.json, KIND.txt, KIND.png and KIND.svg")
     add("--rows", type=int, metavar="N", help="rows of oil flow, where no DATA are given (default 1000)")
-    add("--nodes", type=int, metavar="N", help="simulated nodes (default %(default)s)")
-    add("--iterations", type=int, metavar="N", help="of each run (default %(default)s)")
-    add("--repeats", type=int, metavar="N", help="runs of each rate and way (default %(default)s)")
-    add("--rates", type=rates, metavar="P,...", help="failures per node and iteration (default 0,0.01,0.02)")
-    add("--inducing", type=int, metavar="M", help="inducing points (default %(default)s)")
-    add("--latent", type=int, metavar="Q", help="latent dimensions (default %(default)s)")
-    add("--optimizer", choices=list(OPTIMIZERS), help="default %(default)s, the tutorial's")
-    add("--every", type=int, metavar="K", help="iterations between true bounds (default %(default)s)")
-    add("--seed", type=int, metavar="S", help="of everything random (default %(default)s)")
-    add("--jitter", type=float, metavar="J", help="added to K_mm's diagonal (default %(default)s)")
     add("--y", default="Y", metavar="NAME", help="dataset of the outputs (default Y)")
+    for name, option in OPTIONS.items():
+        add(f"--{name.replace('_', '-')}", **{**option, "help": f"{option['help']} ({defaults(name)})"})
 
 
-def rates(text: str) -> tuple[float, ...]:
-    """Return the numbers of a list with commas."""
-    try:
-        return tuple(float(word) for word in text.split(",") if word)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"is {text}: give numbers with commas between them, like 0,0.01") from None
+def defaults(option: str) -> str:
+    """Return what an option is by default, in the experiments that have it."""
+    found = {
+        kind: ",".join(f"{each:g}" for each in value) if isinstance(value, tuple) else value
+        for kind, module in MODULES.items()
+        for name, value in ((each.name, each.default) for each in fields(module.Study))
+        if name == option
+    }
+    return ", ".join(f"{kind}: {'none' if value is None else value}" for kind, value in found.items())
 
 
-def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
-    """Run all, gather, write."""
-    from mpi4py import MPI
+def study_of(arguments: argparse.Namespace) -> Any:
+    """Return the study of the experiment that was asked for, with the options that were given."""
+    Study = MODULES[arguments.kind].Study
+    known = {each.name: each.default for each in fields(Study)}
+    given = {}
+    for name in OPTIONS:
+        value = getattr(arguments, name)
+        option = f"--{name.replace('_', '-')}"
+        if value is None:
+            continue
+        if name not in known:
+            raise InputError(f"{option}: is no option of {arguments.kind}: leave it out")
+        if isinstance(value, tuple) and not isinstance(known[name], tuple):
+            if len(value) != 1:
+                raise InputError(f"{option}: has {len(value)} numbers: give one for {arguments.kind}")
+            (value,) = value
+        given[name] = value
+    return Study(**given)
 
+
+def run(arguments: argparse.Namespace, comm: Comm | None) -> dict[str, Any]:
+    """Run the experiment, and write what it found."""
     began = time.perf_counter()
-    folder = Path(arguments.output)
-    study = Study(**{each.name: getattr(arguments, each.name) for each in fields(Study)})
-    with together(comm):
-        if comm.rank == 0:
-            check_output(folder, arguments.data)
-        Y = outputs(arguments)
-        study.check(*Y.shape)
-
-    mine = len(jobs(study, range(comm.rank, study.repeats, comm.size)))
-    with tqdm(total=mine, unit="run", disable=None if comm.rank == 0 else True) as progress:
-        runs = run_all(comm, MPI.COMM_SELF, Y, study, arguments.threads, progress.update)
-    if comm.rank != 0:
+    kind, folder = arguments.kind, Path(arguments.output)
+    module, source = MODULES[kind], Source(arguments.data, arguments.rows, arguments.y)
+    with nullcontext() if comm is None else together(comm):
+        study = study_of(arguments)
+        if comm is None or comm.rank == 0:
+            check_output(kind, folder, arguments.data)
+    found = module.conduct(comm, study, source, arguments.threads)
+    comm = connected() if comm is None else comm  # not before: it leaves marks for the ranks that a study starts
+    made = provenance(comm, arguments.threads, arguments.command_line)
+    if found is None:
         return {}
-    from mpigp.experiments.figure import draw
-
-    found = record(runs, study)
-    seconds = time.perf_counter() - began
-    found |= {"data": arguments.data or "oilflow", "shape": list(Y.shape)}
-    found |= {"seconds": seconds, "ranks": comm.size, "threads": arguments.threads}
-    path = folder / "failures.json"
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(found, allow_nan=False) + "\n", "utf-8")
-    written = [str(path), *draw(runs, study, folder)]
-    print(shown(found["table"]))
-    if found["recover_coincides"] is not None:
-        print("recover: bit for bit the same as without failures" if found["recover_coincides"] else
-              "recover: DIFFERS from the runs without failures: please report this")  # fmt: skip
-    print(f"{len(runs)} runs in {seconds:.1f} s on {comm.size} ranks of {arguments.threads} threads")
-    print("\n".join(written))
+    found = {"experiment": kind, "data": source.name, **found}
+    found |= {"seconds": time.perf_counter() - began, "threads": arguments.threads}
+    found.setdefault("ranks", comm.size)
+    found["made"] = {"date": datetime.now(timezone.utc).isoformat(timespec="seconds"), "command": made["command"]}
+    found["made"] |= {name: json.loads(made[name]) for name in ("machine", "versions")}
+    lines = module.shown(found)
+    lines.append(f"{found['seconds']:.1f} s on {found['ranks']} ranks of {arguments.threads} threads, "
+                 f"{found['made']['machine']['cpu']}, {found['made']['date'][:10]}")  # fmt: skip
+    written = write(folder / kind, found, lines, module.picture(found))
+    print("\n".join([*lines, *written]))
     return {name: value for name, value in found.items() if name != "runs"} | {"written": written}
 
 
-def check_output(folder: Path, data: str | None) -> None:
-    """Refuse a folder that cannot be written to, and to run without what draws the figure."""
-    if find_spec("matplotlib") is None:
-        raise InputError("experiment: needs matplotlib to draw: pip install 'mpigp[report]'")
+def check_output(kind: str, folder: Path, data: str | None) -> None:
+    """Refuse a folder that cannot be written to, and to run without the packages that it takes."""
+    for package, extra in MODULES[kind].NEEDS.items():
+        if find_spec(package) is None:
+            raise InputError(f"experiment {kind}: needs {package}: pip install 'mpigp[{extra}]'")
     if not folder.is_dir():
         raise InputError(f"{folder}: is no folder: create it, or choose another with -o")
-    for kind in ("json", "png", "svg"):
-        check_writable(folder / f"failures.{kind}", *([data] if data else []))
+    for suffix in ("json", "txt", "png", "svg"):
+        check_writable(folder / f"{kind}.{suffix}", *([data] if data else []))
 
 
-def outputs(arguments: argparse.Namespace) -> Floats:
-    """Return all rows of Y (n, d): those of the file, or oil flow."""
-    if arguments.data:
-        if arguments.rows is not None:
-            raise InputError("--rows: is the number of rows to make, and DATA are given: leave one of them out")
-        with reading(arguments.data) as file:
-            sets = find(file, arguments.y, None)
-            return read_rows(sets.Y, 0, sets.n)
-    rows = 1000 if arguments.rows is None else arguments.rows
-    if rows < 1:
-        raise InputError(f"--rows: is {rows}: give a number ≥ 1")
-    blocks = [synth.oilflow_block(0, block)["Y"] for block in range(-(-rows // synth.BLOCK))]
-    return np.concatenate(blocks)[:rows].copy()
+def write(path: Path, found: dict[str, Any], lines: list[str], figure: Figure) -> list[str]:
+    """Write all numbers, the table and the figure to files of this name; return their paths."""
+    from matplotlib import rc_context
 
+    def save(temporary: Path, kind: str, **options: Any) -> None:
+        with rc_context({"svg.hashsalt": "mpigp"}):
+            figure.savefig(temporary, format=kind, **options)
 
-COLUMNS = {  # of the table: heading, name, format
-    "true bound": ("bound", "11.1f"), "± sd": ("spread", "10.1f"), "median": ("median", "10.1f"),
-    "seen bound": ("seen", "11.1f"), "largest α": ("largest", "9.3f"), "second": ("second", "7.3f"),
-    "others": ("others", "7.3f"), "failures": ("failures", "8.1f"), "steps": ("steps", "7.1f"),
-}  # fmt: skip
-
-
-def shown(table: list[dict[str, Any]]) -> str:
-    """Return the table as text: true final bounds, and ARD weights as the tutorial quotes them."""
-    rows = [["  rate", "way    ", *(f"{heading:>{kind.split('.')[0]}}" for heading, (_, kind) in COLUMNS.items())]]
-    for line in table:
-        cells = [
-            f"{'none':>{kind.split('.')[0]}}" if line[name] is None else format(line[name], kind)
-            for name, kind in COLUMNS.values()
-        ]
-        rows.append([f"{line['rate']:6.3g}", f"{line['way']:7}", *cells])
-    return "\n".join(" ".join(row) for row in rows)
+    files = {
+        "json": lambda temporary: temporary.write_text(json.dumps(found, allow_nan=False) + "\n", "utf-8"),
+        "txt": lambda temporary: temporary.write_text("\n".join(lines) + "\n", "utf-8"),
+        "png": lambda temporary: save(temporary, "png", dpi=DPI),
+        "svg": lambda temporary: save(temporary, "svg", metadata={"Date": None}),
+    }
+    written = []
+    for suffix, fill in files.items():
+        target = path.with_name(f"{path.name}.{suffix}")
+        with replacing(target) as temporary:
+            fill(temporary)
+        written.append(str(target))
+    return written

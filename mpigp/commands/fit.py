@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import time
-from contextlib import ExitStack
-from dataclasses import MISSING, fields
+from contextlib import ExitStack, closing
+from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from mpigp import checkpoint
+import numpy as np
+
+from mpigp import checkpoint, memory
 from mpigp.alarms import Alarms
-from mpigp.atomic import check_writable
-from mpigp.chunks import Share
+from mpigp.atomic import Stamp, check_writable, discard_parts, stamp
 from mpigp.copies import Keeper, restore
 from mpigp.data import find
 from mpigp.errors import InputError
 from mpigp.fitting import Fit
-from mpigp.forecast import dry_run
-from mpigp.hdf5 import read_rows, reading
-from mpigp.launch import STOPPED, saved_since
+from mpigp.forecast import dry_run, row_numbers
+from mpigp.hdf5 import reading
+from mpigp.heartbeat import Heartbeat
+from mpigp.launch import BAD_INPUT, STOPPED
 from mpigp.learning import CHOICES, Learning, Options, prepare
 from mpigp.missing import EmptyColumn
 from mpigp.objective import NAMES
@@ -27,7 +30,7 @@ from mpigp.parameters import effective_dimensions
 from mpigp.progress import Progress, keep_records, output
 from mpigp.provenance import provenance
 from mpigp.ranks import peak_memory, say, together
-from mpigp.survival import can_survive, is_failure, survivors
+from mpigp.survival import can_survive, confirm, is_failure, survivors
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -63,8 +66,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--checkpoint-every", type=interval, default=(0, math.inf), metavar="N|Nm",
         help="iterations, or minutes with an m, between checkpoints (default: only at the end)")  # fmt: skip
     add("--missing", action="store_true", help="GPLVM: NaN entries of Y are missing, and take no part")
+    add("--rows-in-memory", choices=memory.CHOICES, default="auto", help=memory.HELP)
     add("--on-failure", choices=["recover", "checkpoint", "abort"], default="recover",
         help="when ranks die: go on with the others (default, where the MPI can), or stop")  # fmt: skip
+    add("--stall-timeout", type=seconds, metavar="S",
+        help="a rank that does not answer for so many seconds is ended, as if it had died")  # fmt: skip
     add("--dry-run", action="store_true", help="print memory, messages and estimated seconds, and run nothing")
     add("--time-limit", type=float, default=math.inf, metavar="S", help="seconds, after which it saves and stops")
     add("--metrics", metavar="FILE.jsonl", help="write one JSON object per iteration to this file")
@@ -88,67 +94,142 @@ def interval(text: str) -> tuple[int, float]:
     return found
 
 
+def seconds(text: str) -> float:
+    """Return a number of seconds ≥ 1."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 1 <= found < math.inf:
+        raise argparse.ArgumentTypeError(f"is {text}: give seconds, at least 1")
+    return found
+
+
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     """Learn; when ranks die on the way, go on with those that are left."""
     alarms = Alarms(comm, arguments.time_limit, arguments.checkpoint_every[1])
     keeper = Keeper() if arguments.on_failure == "recover" and can_survive() else None
-    lost: list[int] = []
-    began = time.time()
-    while True:
-        try:
-            return learn(arguments, comm, alarms, keeper, lost)
-        except InputError:
-            raise
-        except Exception as error:
-            if not (can_survive() and is_failure(comm, error)):
-                raise
-            comm, gone = survivors(comm)
-            if not gone:
-                raise
-        lost += gone
-        if keeper is None:
-            return give_up(arguments, comm, gone, began)
-        alarms.comm = comm
-        if comm.rank == 0:
-            say(f"rank {', '.join(map(str, gone))} was lost: going on with {comm.size}")
+    failure = Failure(stamp(arguments.output))
+    with ExitStack() as stack:
+        heartbeat: Heartbeat | None = None
+        while True:
+            try:
+                if arguments.stall_timeout and heartbeat is None:
+                    heartbeat = stack.enter_context(closing(Heartbeat(comm, arguments.stall_timeout)))
+                with ExitStack() as files:
+                    return learn(arguments, comm, files, alarms, keeper, failure)
+            except Exception as error:
+                if not (can_survive() and is_failure(comm, error)):
+                    if isinstance(error, InputError) and failure.lost:  # rank 0, who says it as a rule, may be gone
+                        return refuse(comm, error)
+                    raise
+                failure.since = failure.since or time.monotonic()
+                comm, gone = survivors(comm)
+                if not gone:
+                    raise
+            failure.lost += gone
+            if keeper is None:
+                return give_up(arguments, comm, gone, failure)
+            alarms.comm = comm
+            if heartbeat is not None:
+                heartbeat.forget(gone)
+            if comm.rank == 0:
+                say(f"rank {', '.join(map(str, gone))} was lost: going on with {comm.size}")
 
 
-def give_up(arguments: argparse.Namespace, comm: Comm, gone: list[int], began: float) -> dict[str, Any]:
-    """Say that ranks were lost, and return the figures of a run that ends there."""
-    kept = arguments.on_failure == "checkpoint" and saved_since(arguments.output, began)
+@dataclass
+class Failure:
+    """What is to be known about the ranks that died.
+
+    before : the stamp of the output file when the run began: one that differs is of this run
+    lost : the ranks.   since : when the first of those died that have not been recovered from; 0 where there are none
+    """
+
+    before: Stamp | None
+    lost: list[int] = field(default_factory=list)
+    since: float = 0.0
+
+
+def refuse(comm: Comm, error: InputError) -> dict[str, Any]:
+    """Say what is wrong with the input, and return the figures of a run that ends there."""
     if comm.rank == 0:
+        say(str(error))
+    return {"master": comm.rank == 0, "exit_code": BAD_INPUT}
+
+
+def give_up(arguments: argparse.Namespace, comm: Comm, gone: list[int], failure: Failure) -> dict[str, Any]:
+    """Say that ranks were lost, and return the figures of a run that ends there."""
+    kept = arguments.on_failure == "checkpoint" and stamp(arguments.output) not in (None, failure.before)
+    if comm.rank == 0:
+        discard_parts(arguments.output)
         remedy = "go on with --resume" if kept else "start again"
         say(f"rank {', '.join(map(str, gone))} was lost: {remedy}")
     return {"lost": gone, "master": comm.rank == 0, "exit_code": STOPPED if kept else 1}
 
 
 def learn(
-    arguments: argparse.Namespace, comm: Comm, alarms: Alarms, keeper: Keeper | None, lost: list[int]
+    arguments: argparse.Namespace,
+    comm: Comm,
+    files: ExitStack,
+    alarms: Alarms,
+    keeper: Keeper | None,
+    failure: Failure,
 ) -> dict[str, Any]:
     """Read, initialise or take up, iterate, save.
 
-    keeper : has the copies to go on from, where ranks were `lost` before; None where none are to be kept
+    files : what is to be closed at the end
+    keeper : has the copies to go on from, where ranks were lost before; None where none are to be kept
     """
     every = arguments.checkpoint_every[0]
     with together(comm):
         options = options_of(arguments)
         if comm.rank == 0:
-            check_writable(arguments.output, arguments.data)
+            inputs = [arguments.data, *([arguments.init] if os.path.isfile(arguments.init) else [])]
+            check_writable(arguments.output, *inputs)
+            if failure.lost:
+                discard_parts(arguments.output)
             if arguments.metrics:
-                check_writable(arguments.metrics, arguments.data, arguments.output)
-        n, share, X, Y = read(arguments, comm)
+                check_writable(arguments.metrics, *inputs, arguments.output)
+        if options.missing and arguments.rows_in_memory == "stream":
+            raise InputError("--rows-in-memory stream: is not for rows with --missing entries: leave one of them out")
+        data = files.enter_context(reading(arguments.data))
+        sets = find(data, arguments.y, arguments.x if options.model == "regression" else None)
+    n, share, d = sets.n, sets.share(comm), sets.Y.shape[1]
+    q = options.latent if sets.X is None else sets.X.shape[1]
+    assert q is not None
+    asked = "all" if options.missing else arguments.rows_in_memory
+    copies = keeper is not None and comm.size > 1
+    choice = memory.choose(comm, asked, 8 * share.rows * row_numbers(options, q, d, copies))
+    with together(comm):
+        X, Y = sets.rows(share, choice.stream, options.missing)
+    if not choice.stream:
+        files.close()
     if arguments.dry_run:
-        q = options.latent if X is None else X.shape[1]
-        assert q is not None
-        return dry_run(options, comm, n, q, Y.shape[1])
+        choice.tell(comm)
+        return dry_run(options, comm, n, q, d, choice.stream, copies)
+    held = keeper.holders(comm) if keeper is not None and failure.lost else None
+    saved = arguments.resume or (held is None and bool(failure.lost) and has_saved(arguments, comm, failure))
     try:
-        learning = prepare(comm, n, share, X, Y, options, resuming=arguments.resume)
+        learning = prepare(comm, n, share, X, Y, options, resuming=saved or held is not None)
     except EmptyColumn as error:
         raise InputError(f"{arguments.data}: /{arguments.y}: {error}") from error
     fit = learning.fit
     made = provenance(comm, options.threads, arguments.command_line)
-    with together(comm):
-        take_up(arguments, comm, learning, share, keeper, bool(lost))
+    if held is not None and keeper is not None and keeper.copy is not None:
+        restore(comm, fit, keeper.copy, held)
+    elif saved:
+        with together(comm), reading(arguments.output) as file:
+            checkpoint.check(file, learning.identity)
+            checkpoint.load(file, fit, share)
+    if keeper is not None and held is not None:
+        keeper.refresh(comm, fit, at_once=True)  # there is no second of what was lost
+    if failure.since:
+        source = "copies in memory" if held is not None else "the checkpoint" if saved else "the beginning"
+        if comm.rank == 0:
+            seconds = time.monotonic() - failure.since
+            say(f"recovered in {seconds:.2f} s: going on from {source}, at iteration {fit.iteration}")
+        failure.since = 0.0
+    choice.tell(comm)
 
     with ExitStack() as stack:
         progress = Progress(None, None)
@@ -163,8 +244,6 @@ def learn(
             progress(fit)
             if (every and fit.iteration % every == 0) or alarms.due():
                 checkpoint.save(arguments.output, comm, fit, learning.identity, learning.standardised, made)
-                if keeper is not None:
-                    keeper.saved = True
             if keeper is not None:
                 keeper.refresh(comm, fit)
 
@@ -172,8 +251,6 @@ def learn(
 
         def alarm() -> str:
             reason = alarms.agreed()
-            if keeper is not None:
-                keeper.settle()
             interrupted.extend([reason] if reason else [])
             return reason
 
@@ -181,7 +258,20 @@ def learn(
         fit.run(alarm, told)
         progress.end()
     checkpoint.save(arguments.output, comm, fit, learning.identity, learning.standardised, made)
-    return report(arguments, comm, learning, bool(interrupted)) | {"lost": lost, "master": comm.rank == 0}
+    most = peak_memory(comm)
+    confirm(comm)  # so that all ranks end here, or none
+    figures = report(arguments, comm, learning, bool(interrupted))
+    kept: dict[str, Any] = {} if keeper is None else {"copies": keeper.count, "copy_seconds": keeper.seconds}
+    kept |= {"peak_memory": most, "rows_in_memory": not choice.stream}
+    return figures | {"lost": failure.lost, **kept, "master": comm.rank == 0}
+
+
+def has_saved(arguments: argparse.Namespace, comm: Comm, failure: Failure) -> bool:
+    """Return whether this run has written a checkpoint, as rank 0 sees it. Called by all ranks."""
+    found = np.array([stamp(arguments.output) not in (None, failure.before)])
+    comm.Bcast(found)
+    confirm(comm)
+    return bool(found[0])
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
@@ -194,38 +284,10 @@ def options_of(arguments: argparse.Namespace) -> Options:
     return options
 
 
-def read(arguments: argparse.Namespace, comm: Comm) -> tuple[int, Any, Any, Any]:
-    """Return the number of rows, this rank's share, and its X (None for a GPLVM) and Y."""
-    with reading(arguments.data) as data:
-        sets = find(data, arguments.y, arguments.x if arguments.model == "regression" else None)
-        share = sets.share(comm)
-        X = None if sets.X is None else read_rows(sets.X, *share)
-        return sets.n, share, X, read_rows(sets.Y, *share, missing=arguments.missing)
-
-
-def take_up(
-    arguments: argparse.Namespace, comm: Comm, learning: Learning, share: Share, keeper: Keeper | None, after: bool
-) -> None:
-    """Take the fit to the ranks' copies `after` a failure, or to the checkpoint in the output file, where asked to.
-
-    Where there is neither, it begins again: its bits are the same.
-    """
-    saved = arguments.resume
-    if after and keeper is not None:
-        if restore(comm, learning.fit, keeper.copies):
-            return
-        saved = saved or any(comm.allgather(keeper.saved))
-    if saved:
-        with reading(arguments.output) as file:
-            checkpoint.check(file, learning.identity)
-            checkpoint.load(file, learning.fit, share)
-
-
 def report(arguments: argparse.Namespace, comm: Comm, learning: Learning, interrupted: bool) -> dict[str, Any]:
     """Say how it ended, and return the figures."""
     fit = learning.fit
     parameters = fit.objective.parameters(fit.optimizer.point)
-    memory = peak_memory(comm)
     if comm.rank == 0:
         for column, columns in learning.constant.items():
             if columns:
@@ -249,7 +311,6 @@ def report(arguments: argparse.Namespace, comm: Comm, learning: Learning, interr
         "alpha": parameters.alpha.tolist(),
         "stopped": fit.stopped,
         "ranks": comm.size,
-        "peak_memory": memory,
         "exit_code": STOPPED if interrupted else 0,
     }
 

@@ -64,11 +64,16 @@ def check(arguments: argparse.Namespace) -> None:
     inputs = [path for path in (arguments.model, arguments.data, arguments.metrics) if path]
     check_writable(arguments.output, *inputs)
     if arguments.png:
-        if find_spec("matplotlib") is None:
-            raise InputError("--png: needs matplotlib: pip install 'mpigp[report]'")
-        if not Path(arguments.png).is_dir():
-            raise InputError(f"{arguments.png}: is no folder: create it, or choose another with --png")
-        check_writable(Path(arguments.png) / "figure.png")
+        check_pictures(arguments.png)
+
+
+def check_pictures(folder: str) -> None:
+    """Refuse a folder that figures cannot be written to, and to begin without what draws them."""
+    if find_spec("matplotlib") is None:
+        raise InputError("--png: needs matplotlib: pip install 'mpigp[report]'")
+    if not Path(folder).is_dir():
+        raise InputError(f"{folder}: is no folder: create it, or choose another with --png")
+    check_writable(Path(folder) / "figure.png")
 
 
 def compare(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import os
 import warnings
 from dataclasses import fields
@@ -92,7 +93,8 @@ class Estimator(BaseEstimator):
         progress = Progress(output() if self.verbose and comm.rank == 0 else None, None)
         made = provenance(comm, options.threads, " ".join(repr(self).split()))
         with threadpool_limits(1):  # of BLAS; afterwards it has as many as before
-            learning = prepare(comm, len(Y), part, own_X, own_Y.reshape(len(own_Y), -1), options)
+            columns = math.prod(Y.shape[1:])  # spelled out, because a rank may have no rows
+            learning = prepare(comm, len(Y), part, own_X, own_Y.reshape(len(own_Y), columns), options)
             learning.fit.run(lambda: "", progress)
             learned = Learned.of(comm, learning, made)
         progress.end()

@@ -50,6 +50,16 @@ class Terms(NamedTuple):
     by_alpha: Floats
 
 
+class Message(NamedTuple):
+    """What a node sent in an evaluation, as it was sent: its words of both rounds, and what they are read with."""
+
+    inducing: Inducing
+    weights: Weights
+    scale: Floats
+    first: Words
+    second: Words
+
+
 class Cluster(Evaluator):
     """Evaluates a GPLVM's bound and gradient as the nodes of a cluster see them, while those in `dead` fail.
 
@@ -63,9 +73,11 @@ class Cluster(Evaluator):
     def __init__(self, comm: Comm, rows: Rows, m: int, nodes: int, way: str) -> None:
         super().__init__(comm, GPLVM(), rows, m, rows.mu.shape[1])
         self.way = way
+        self.whole = next(rows.blocks())
         self.borders = [node * rows.chunks // nodes for node in range(nodes + 1)]  # of the nodes' chunks
         self.dead: frozenset[int] = frozenset()
-        self._terms: dict[int, Terms] = {}
+        self._sent: dict[int, Message] = {}  # the last of each node; kept where it may be used again
+        self._terms: dict[int, Terms] = {}  # the same, read when it is
         self._words: list[dict[int, Words]] = [{}, {}]  # of the last evaluation, by round and by node
         self._scale = np.empty(0)  # of the words of its second round
 
@@ -89,17 +101,26 @@ class Cluster(Evaluator):
         return len(self.rows.Y) - sum(len(self.rows.Y[self.node_rows(node)]) for node in self.lost)
 
     def _pieces(self) -> Iterator[tuple[int, int, int]]:
-        """Yield (node, first, last): the chunks that are computed, those of recovered nodes last and one by one."""
+        """Yield (node, first, last): the chunks that are computed, those of recovered nodes last and one by one.
+
+        Neighbours whose words nobody asks for apart are computed together, under the first's name.
+        """
         recovered = self.dead - self.lost
-        for node in self.answering:
-            if node not in recovered:
-                yield node, self.borders[node], self.borders[node + 1]
+        first: int | None = None
+        for node in range(len(self.borders) - 1):
+            if node in self.lost or node in recovered:
+                continue
+            first = node if first is None else first
+            after = node + 1
+            if self.way == "stale" or after == len(self.borders) - 1 or after in self.dead:
+                yield first, self.borders[first], self.borders[after]
+                first = None
         for node in recovered:
             for chunk in range(self.borders[node], self.borders[node + 1]):
                 yield node, chunk, chunk + 1
 
     def _sum_nodes(self, round_: int, work: Callable[[Part], int], scale: Floats, words_each: int) -> Words:
-        """Return the words of a round, summed over the nodes that are not lost; keep each node's own."""
+        """Return the words of a round, summed over the nodes that are not lost; keep each piece's own."""
         total = np.zeros(words_each * len(scale) + 1, np.int64)
         kept: dict[int, Words] = {}
         for node, start, stop in self._pieces():
@@ -107,20 +128,19 @@ class Cluster(Evaluator):
             def piece(part: Part, start: int = start) -> int:
                 return work(part._replace(first=part.first + start, last=part.last + start))
 
-            words = self.workers.sum(piece, stop - start, scale, words_each)
-            kept[node] = kept.get(node, 0) + words
-            total += words
+            kept[node] = self.workers.sum(piece, stop - start, scale, words_each)
+            total += kept[node]
         self._words[round_] = kept
         return total
 
     def _sum_statistics(self, inducing: Inducing) -> Words:
         return self._sum_nodes(
-            0, lambda part: self.model.add_statistics(inducing, self.rows, part), self.statistics_scale, 1
+            0, lambda part: self.model.add_statistics(inducing, self.whole, part), self.statistics_scale, 1
         )
 
     def _sum_gradient(self, inducing: Inducing, weights: Weights, scale: Floats) -> Words:
         self._scale = scale
-        words = self._sum_nodes(1, lambda part: self.model.add_gradient(inducing, self.rows, weights, part), scale, 2)
+        words = self._sum_nodes(1, lambda part: self.model.add_gradient(inducing, self.whole, weights, part), scale, 2)
         for gradient in self.rows.gradients.values():
             if self.lost and self.way == "rescale":
                 gradient *= self.rows.n / self.n_alive
@@ -147,7 +167,7 @@ class Cluster(Evaluator):
         L, order = inducing.whitening.L, inducing.whitening.order
         C, b, KL, pairs = summary
         for node in sorted(self.lost):
-            psi2, psi1Y, divergence, _, _ = self._terms[node]
+            psi2, psi1Y, divergence, _, _ = self._last_terms(node)
             half = native.solve(L, native.solve(L, psi2[order][:, order]).T)
             C = C + 0.5 * (half + half.T)
             b = b + native.solve(L, psi1Y[order])
@@ -160,18 +180,27 @@ class Cluster(Evaluator):
         gradient = super()._gradient(inducing, master, sums)
         if self.way == "stale":
             for node in sorted(self.lost):
-                last = self._terms[node]
+                last = self._last_terms(node)
                 gradient = gradient._replace(Z=gradient.Z + last.by_Z, alpha=gradient.alpha + last.by_alpha)
             for node in self.answering:
-                self._terms[node] = self._sent(inducing, master.weights, node)
+                first, second = (words[node] for words in self._words)
+                self._sent[node] = Message(inducing, master.weights, self._scale, first, second)
+                self._terms.pop(node, None)
         return gradient
 
-    def _sent(self, inducing: Inducing, weights: Weights, node: int) -> Terms:
-        """Return what a node sent in this evaluation."""
+    def _last_terms(self, node: int) -> Terms:
+        """Return the last terms that a node sent."""
+        if node not in self._terms:
+            self._terms[node] = self._read(self._sent[node])
+        return self._terms[node]
+
+    def _read(self, message: Message) -> Terms:
+        """Return what a node sent as numbers."""
+        inducing, weights = message.inducing, message.weights
         m, q = inducing.Z.shape
         order = inducing.whitening.order
-        first = from_one_word(self._words[0][node][:-1], self.statistics_scale)
-        second = from_two_words(self._words[1][node][:-1], self._scale)
+        first = from_one_word(message.first[:-1], self.statistics_scale)
+        second = from_two_words(message.second[:-1], message.scale)
         pairs = m * (m + 1) // 2
         scaled = _symmetric(first[:pairs], m)  # Ψ2 / K^½
         by_pairs = _symmetric(weights.matrix[:, 0], m)  # as in GPLVM.gram_weights: ∂F/∂Ψ2 ∘ K^½, its diagonal halved

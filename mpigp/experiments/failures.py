@@ -19,21 +19,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from mpigp.chunks import Share, chunk_count
 from mpigp.errors import InputError
 from mpigp.experiments.cluster import WAYS, Cluster
+from mpigp.experiments.source import Source
 from mpigp.learning import Options, begin, standardise
 from mpigp.objective import Objective
 from mpigp.optimizers.gd import GradientDescent
 from mpigp.optimizers.scg import SCG
+from mpigp.ranks import together
 from mpigp.rounds import EvaluationFailed, Evaluator
 from mpigp.rows import Rows
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from mpi4py.MPI import Comm
 
 Floats = NDArray[np.float64]
+
+SUMMARY = "what failing nodes do to learning (tutorial §5.2)"
+NEEDS = {"matplotlib": "report"}
 
 FAILURE_STREAM = 2  # keeps these random numbers apart from others of the same seed
 OPTIMIZERS: dict[str, Any] = {"scg": SCG, "gd": GradientDescent}
@@ -238,10 +245,52 @@ def coincide(runs: Sequence[Run], study: Study) -> bool | None:
 def record(runs: Sequence[Run], study: Study) -> dict[str, Any]:
     """Return all numbers, as JSON holds them."""
     return {
-        "experiment": "failures",
         "study": asdict(study),
         "iterations": checked(study),
         "table": table(runs, study),
         "recover_coincides": coincide(runs, study),
         "runs": [asdict(each) for each in runs],
     }
+
+
+def conduct(comm: Comm, study: Study, source: Source, threads: int) -> dict[str, Any] | None:
+    """Run all."""
+    from mpi4py import MPI
+
+    with together(comm):
+        Y, _ = source.oilflow(labelled=False)
+        study.check(*Y.shape)
+    mine = len(jobs(study, range(comm.rank, study.repeats, comm.size)))
+    with tqdm(total=mine, unit="run", disable=None if comm.rank == 0 else True) as progress:
+        runs = run_all(comm, MPI.COMM_SELF, Y, study, threads, progress.update)
+    return {"shape": list(Y.shape), **record(runs, study)} if comm.rank == 0 else None
+
+
+COLUMNS = {  # of the table: heading, name, format
+    "true bound": ("bound", "11.1f"), "± sd": ("spread", "10.1f"), "median": ("median", "10.1f"),
+    "seen bound": ("seen", "11.1f"), "largest α": ("largest", "9.3f"), "second": ("second", "7.3f"),
+    "others": ("others", "7.3f"), "failures": ("failures", "8.1f"), "steps": ("steps", "7.1f"),
+}  # fmt: skip
+
+
+def shown(found: dict[str, Any]) -> list[str]:
+    """Return the table as lines: true final bounds, and ARD weights as the tutorial quotes them."""
+    rows = [["  rate", "way    ", *(f"{heading:>{kind.split('.')[0]}}" for heading, (_, kind) in COLUMNS.items())]]
+    for line in found["table"]:
+        cells = [
+            f"{'none':>{kind.split('.')[0]}}" if line[name] is None else format(line[name], kind)
+            for name, kind in COLUMNS.values()
+        ]
+        rows.append([f"{line['rate']:6.3g}", f"{line['way']:7}", *cells])
+    lines = [" ".join(row) for row in rows]
+    if found["recover_coincides"] is not None:
+        lines.append("recover: bit for bit the same as without failures" if found["recover_coincides"] else
+                     "recover: DIFFERS from the runs without failures: please report this")  # fmt: skip
+    return lines
+
+
+def picture(found: dict[str, Any]) -> Figure:
+    """Return the bounds against the iteration."""
+    from mpigp.experiments import figure
+
+    return figure.picture([Run(**each) for each in found["runs"]], Study(**found["study"]))

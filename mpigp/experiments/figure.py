@@ -4,33 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from mpigp.atomic import replacing
 from mpigp.experiments.cluster import WAYS
 from mpigp.experiments.failures import Run, Study, checked, select
 from mpigp.report.palette import COLOURS
 
-DPI = 160
 WIDE = 20.0  # a range of bounds that needs a logarithmic axis
 BEGINNING = 0.05  # of the iterations: the bound rises so far in these that nothing else could be seen
-
-
-def draw(runs: Sequence[Run], study: Study, folder: Path) -> list[str]:
-    """Write the figure to this folder, as PNG and as SVG; return the paths."""
-    figure, written = picture(runs, study), []
-    options: dict[str, dict[str, Any]] = {"png": {"dpi": DPI}, "svg": {"metadata": {"Date": None}}}
-    for kind, more in options.items():
-        path = folder / f"failures.{kind}"
-        with replacing(path) as temporary, rc_context({"svg.hashsalt": "mpigp"}):
-            figure.savefig(temporary, format=kind, **more)
-        written.append(str(path))
-    return written
 
 
 def picture(runs: Sequence[Run], study: Study) -> Figure:

@@ -1,15 +1,13 @@
-"""What the page's script draws, as JSON: columns of numbers of few digits."""
+"""What the page's script draws: columns of numbers of few digits."""
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
 import numpy as np
 
 from mpigp.phases import PHASES
-from mpigp.report import palette
 from mpigp.report.contents import Report
 from mpigp.report.metrics import SHARES
 from mpigp.report.predictions import Predictions
@@ -21,22 +19,12 @@ RANKS = 200  # that a figure shows at most
 OUTPUTS = 12  # whose predictions a figure can show
 
 
-def to_json(report: Report) -> str:
-    """Return the JSON, fit to stand in a script element of HTML."""
-    return json.dumps(drawn(report), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-
-
 def drawn(report: Report) -> dict[str, Any]:
     """Return what is drawn, by figure."""
     fitted, labels, predictions, metrics = report
     learning = {name: rounded(values) for name, values in fitted.learning._asdict().items()}
     learning |= {"bound": rounded(fitted.learning.bound, BOUND_DIGITS), "frame": rounded(list(fitted.learning.frame))}
-    found: dict[str, Any] = {
-        "colours": {"labels": palette.COLOURS, "pale": palette.PALE, "inside": palette.INSIDE,
-                    "outside": palette.OUTSIDE, "phases": palette.PHASES},
-        "alpha": rounded(fitted.parameters.alpha),
-        "learning": learning,
-    }  # fmt: skip
+    found: dict[str, Any] = {"alpha": rounded(fitted.parameters.alpha), "learning": learning}
     if fitted.latent is not None:
         rows, mu, sd = fitted.latent
         found["latent"] = {"rows": rounded(rows), "mu": rounded(mu.T), "sd": rounded(sd.T)}

@@ -15,8 +15,8 @@ from mpigp.hdf5 import dataset, read_all, whole
 from mpigp.info import plain
 from mpigp.modelfile import read_globals, read_jitter, read_latent, read_model_name, read_standardisation
 from mpigp.parameters import Globals
-from mpigp.phases import PHASES
-from mpigp.provenance import Timing
+from mpigp.phases import GROUPS, PHASES
+from mpigp.provenance import Timing, balance
 from mpigp.report.thinning import Indices, blocks, evenly, thinned
 
 Floats = NDArray[np.float64]
@@ -90,8 +90,7 @@ class Fitted(NamedTuple):
     def balance(self) -> float:
         """The mean over the ranks of the seconds spent on rows, as a share of the busiest rank's."""
         assert self.timing is not None
-        work = self.timing.seconds[:, [PHASES.index("statistics"), PHASES.index("gradients")]].sum(axis=1)
-        return float(work.mean() / work.max()) if work.max() > 0 else 1.0
+        return balance(self.timing.seconds[:, [PHASES.index(name) for name in GROUPS["compute"]]].sum(axis=1))
 
 
 def read_fitted(file: h5py.File) -> Fitted:

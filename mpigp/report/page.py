@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from html import escape
-from importlib.resources import files
-from string import Template
 
 from mpigp.parameters import effective_dimensions
 from mpigp.phases import PHASES
 from mpigp.provenance import Timing
 from mpigp.report.contents import Report
-from mpigp.report.drawing import OUTPUTS, RANKS, to_json
+from mpigp.report.document import document, made, resource
+from mpigp.report.drawing import OUTPUTS, RANKS, drawn
 from mpigp.report.fitted import Fitted
 from mpigp.report.markup import choice, duration, figure, grid, note, number, percent, section, stack, table
 from mpigp.report.predictions import Predictions
@@ -23,21 +22,9 @@ def render(report: Report) -> str:
     """Return the page."""
     fitted = report.fitted
     first = latent if fitted.model == "gplvm" else regression
-    tiles = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in headlines(report))
-    return Template(resource("page.html")).substitute(
-        title=escape(fitted.name),
-        kind=KINDS[fitted.model],
-        tiles=f'<dl class="tiles">{tiles}</dl>',
-        sections="\n".join([first(report), learning(fitted), time(report), parameters(fitted), made(fitted)]),
-        style=resource("page.css"),
-        script=resource("page.js"),
-        data=to_json(report),
-    )
-
-
-def resource(name: str) -> str:
-    """Return a file that lies beside this module."""
-    return files("mpigp.report").joinpath(name).read_text("utf-8")
+    sections = [first(report), learning(fitted), time(report), parameters(fitted), made(fitted.made)]
+    script = resource("mpigp.report", "page.js")
+    return document(fitted.name, KINDS[fitted.model], headlines(report), sections, script, drawn(report))
 
 
 def headlines(report: Report) -> list[tuple[str, str]]:
@@ -202,13 +189,3 @@ def parameters(fitted: Fitted) -> str:
     ]
     halves = ([(name, value) for name, value in rows if value is not None] for rows in (shape, learnt))
     return section("Parameters", grid("two", *map(table, halves)))
-
-
-def made(fitted: Fitted) -> str:
-    """Return the section on how the file was made."""
-    if not fitted.made:
-        return section("How it was made", note("The file does not tell."))
-    command = f"<pre>{escape(str(fitted.made['command']))}</pre>" if "command" in fitted.made else ""
-    lists = (fitted.made.get(key, {}) for key in ("machine", "versions"))
-    tables = [table((str(name), str(value)) for name, value in each.items()) for each in lists]
-    return section("How it was made", command, grid("two", *tables))

@@ -15,4 +15,9 @@ PHASES = {
     "wait": "#94a4a2",
     "compute": "#3f90da",
     "messages": "#e76300",
+    "master": "#832db6",
+    "imbalance": "#94a4a2",
+    "algebra": "#92dadd",
+    "latency": "#e76300",
+    "bandwidth": "#ffa90e",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,13 @@ DPI = 160
 
 def draw(report: Report, folder: Path) -> list[str]:
     """Write the figures that a report has to this folder; return their paths."""
+    return save(pictures(report), folder)
+
+
+def save(figures: Iterable[tuple[str, Figure]], folder: Path) -> list[str]:
+    """Write figures, by their names, to this folder; return their paths."""
     written = []
-    for name, figure in pictures(report):
+    for name, figure in figures:
         path = folder / f"{name}.png"
         with replacing(path) as temporary:
             figure.savefig(temporary, format="png", dpi=DPI)

@@ -2,8 +2,8 @@
 
     python tests/mpi/campaign.py --runs 100 [--seed S]
 
-Each run has 4 to 6 ranks, of which 1 to 3 are killed with SIGKILL: while they start, initialise, iterate, write a
-checkpoint or recover, one by one or at once, the master among them.
+Each run has 4 to 6 ranks, of which 1 to 3 are killed with SIGKILL, in each phase in turn: while they start, initialise,
+iterate, write a checkpoint, recover or end, several at once, the master, and the launcher with all of them.
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -29,80 +33,217 @@ from launching import ROOT, end_session, run  # noqa: E402
 
 LIMIT = 120  # seconds of a run: several times what the slowest takes on a busy machine
 ITERATIONS = 40
+SETTINGS = ("--hold", 5, "--max-iter", ITERATIONS, "--tolerance", 0, "--gradient-tolerance", 0)
 TAG = "MPIGP_CAMPAIGN"
+RANK = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")  # what Open MPI and MPICH tell a rank
+PHASES = ("start", "initialisation", "iteration", "checkpoint", "recovery", "at once", "master", "end", "launcher")
+RECOVERED = re.compile(r"recovered in ([0-9.]+) s: going on from (.*), at iteration")
+
+AGAIN = re.compile("starting (it|them) again")
 
 
 class Result(NamedTuple):
-    """How a run ended."""
+    """How a run ended.
 
+    fallbacks : recoveries, of `recoveries`, from the checkpoint.   lost : the seconds of each recovery
+    fault : empty where all was as it should be
+    """
+
+    phase: str
+    ranks: int
     kills: int
     recoveries: int
+    fallbacks: int
     restarts: int
+    lost: list[float]
     seconds: float
-    fault: str  # empty where all was as it should be
+    fault: str
 
 
-def ranks_of(tag: str) -> dict[int, int]:
-    """Return the process of each rank that is alive, by its rank."""
+def environments(tag: str) -> dict[int, dict[str, str]]:
+    """Return the environments of the ranks of a run that are alive, by process."""
     found = {}
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             environment = dict(item.split("=", 1) for item in (path / "environ").read_text().split("\0") if "=" in item)
             alive = (path / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-            if alive and environment.get(TAG) == tag and "OMPI_COMM_WORLD_RANK" in environment:
-                found[int(environment["OMPI_COMM_WORLD_RANK"])] = int(path.name)
+            if alive and environment.get(TAG) == tag and any(name in environment for name in RANK):
+                found[int(path.name)] = environment
     return found
 
 
-def one(inputs: Inputs, model: str, undisturbed: Path, folder: Path, chance: random.Random) -> Result:
-    """Make one run, and kill ranks of it."""
-    ranks, kills = chance.choice([4, 5, 6]), chance.choice([1, 1, 2, 3])
-    output, metrics, tag = folder / "model.h5", folder / "metrics.jsonl", uuid.uuid4().hex
-    output.unlink(missing_ok=True)
-    metrics.write_text("")
-    checkpoints = ["--checkpoint-every", chance.choice([1, 5])] if chance.random() < 0.7 else []
-    words = [*fit(inputs, output, model, *SETTINGS), "--metrics", metrics, *checkpoints]
-    command = [sys.executable, str(ROOT / "run.py"), "--ranks", str(ranks), *map(str, words)]
-    began = time.perf_counter()
-    process = subprocess.Popen(
-        command, env={**os.environ, TAG: tag}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
-    )  # fmt: skip
+def ranks_of(tag: str) -> dict[int, int]:
+    """Return the process of each rank that is alive, by its rank."""
+    found = environments(tag).items()
+    return {int(next(each[name] for name in RANK if name in each)): process for process, each in found}
+
+
+class Run:
+    """A fit that is under way, and what it has said so far; by default started by `--ranks`."""
+
+    def __init__(
+        self, inputs: Inputs, model: str, folder: Path, ranks: int, *options: object, start: list[object] | None = None
+    ) -> None:
+        self.output, self.metrics, self.tag = folder / "model.h5", folder / "metrics.jsonl", uuid.uuid4().hex
+        self.output.unlink(missing_ok=True)
+        self.metrics.write_text("")
+        words = [*fit(inputs, self.output, model, *SETTINGS, *options), "--metrics", self.metrics]
+        self.began = time.perf_counter()
+        with open(folder / "stdout", "w") as stdout:
+            self.process = subprocess.Popen(
+                [*map(str, start or [sys.executable, ROOT / "run.py", "--ranks", ranks]), *map(str, words)],
+                env={**os.environ, TAG: self.tag}, stdout=stdout, stderr=subprocess.PIPE, text=True,
+                start_new_session=True, cwd=folder,
+            )  # fmt: skip
+        self.said = ""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said += line
+
+    def wait(self, condition: Callable[[], bool], pause: float = 0.005) -> None:
+        """Wait until something is the case, or the run is over; raise at the limit."""
+        while self.process.poll() is None and not condition():
+            if time.perf_counter() - self.began > LIMIT:
+                raise TimeoutError
+            time.sleep(pause)
+
+    def end(self) -> int:
+        """Wait for the end; return the exit code."""
+        self.wait(lambda: False, 0.02)
+        self._reader.join(10)
+        return self.process.wait()
+
+    def iterations(self) -> int:
+        """Return how many iterations were made."""
+        return self.metrics.read_text().count("\n")
+
+    def kill(self, ranks: list[int], by: signal.Signals = signal.SIGKILL) -> int:
+        """Kill those of the ranks that are alive, but leave one; return how many."""
+        alive = ranks_of(self.tag)
+        victims = [rank for rank in ranks if rank in alive][: len(alive) - 1]
+        for rank in victims:
+            with suppress(ProcessLookupError):
+                os.kill(alive[rank], by)
+        return len(victims)
+
+    def kill_launcher(self) -> int:
+        """Kill mpiexec; return 1 where it was there."""
+        for process in ranks_of(self.tag).values():
+            with suppress(OSError):
+                parent = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+                if parent > 1:
+                    os.kill(parent, signal.SIGKILL)
+                    return 1
+        return 0
+
+
+def killed(
+    folder: Path,
+    ranks: int,
+    victims: list[int],
+    *options: object,
+    by: signal.Signals = signal.SIGKILL,
+    start: list[object] | None = None,
+) -> tuple[int, str, float, Path]:
+    """Run a fit, and kill ranks after its tenth iteration.
+
+    Returns
+    -------
+    its exit code, what it said, the seconds from the kill to its end, and its model
+    """
+    each = Run(write_inputs(folder, "gplvm", 700, 7, 2, 3), "gplvm", folder, ranks, *options, start=start)
     try:
-        if chance.random() < 0.25:  # at any moment of the start
-            while process.poll() is None and len(ranks_of(tag)) < ranks:
-                time.sleep(0.01)
-            time.sleep(chance.uniform(0.0, 2.0))
-        else:  # at any moment between iterations first and last
-            wanted = chance.randrange(1, ITERATIONS - 5)
-            while process.poll() is None and metrics.read_text().count("\n") < wanted:
-                time.sleep(0.005)
-            time.sleep(chance.uniform(0.0, 0.05))
-        done = 0
-        for _ in range(kills):
-            alive = ranks_of(tag)
-            if len(alive) > 1:
-                os.kill(alive[chance.choice(sorted(alive))], signal.SIGKILL)
-                done += 1
-            time.sleep(chance.choice([0.0, 0.0, 0.01, 0.1, 0.5]))  # at once, while the others recover, or later
-        _, said = process.communicate(timeout=LIMIT)
-    except subprocess.TimeoutExpired:
-        return Result(done, 0, 0, LIMIT, "it hangs")
+        each.wait(lambda: each.iterations() >= 10)
+        assert each.kill(victims, by) == len(victims), each.said
+        moment = time.perf_counter()
+        return each.end(), each.said, time.perf_counter() - moment, each.output
     finally:
-        end_session(process.pid)
-    seconds = time.perf_counter() - began
-    recoveries, restarts = said.count("was lost: going on"), said.count("starting it again")
-    if process.returncode != 0:
-        return Result(done, recoveries, restarts, seconds, f"exit code {process.returncode}: {said[-500:]}")
-    differ = differences(undisturbed, output)
-    return Result(done, recoveries, restarts, seconds, f"other bits: {differ}" if differ else "")
+        end_session(each.process.pid)
 
 
-SETTINGS = ("--hold", 5, "--max-iter", ITERATIONS, "--tolerance", 0, "--gradient-tolerance", 0)
+def undisturbed(folder: Path, *options: object) -> Path:
+    """Return the model of the same fit on one rank, in which nobody dies."""
+    outcome = run(None, *fit(write_inputs(folder / "alone", "gplvm", 700, 7, 2, 3), folder / "alone.h5", "gplvm",
+                             *SETTINGS, *options))  # fmt: skip
+    assert outcome.code == 0, outcome
+    return folder / "alone.h5"
+
+
+def strike(each: Run, phase: str, ranks: int, chance: random.Random) -> int:
+    """Kill ranks of a run in a phase of it; return how many."""
+    victims = chance.sample(range(ranks), chance.choice([1, 2, 3]))
+    met = []
+
+    def have_met() -> bool:
+        folders = {environment.get("MPIGP_STARTED", "") for environment in environments(each.tag).values()}
+        met[:] = [folder for folder in folders if os.path.isdir(folder) and os.listdir(folder)]
+        return bool(met)
+
+    if phase == "start":
+        each.wait(lambda: len(ranks_of(each.tag)) == ranks)
+        time.sleep(chance.uniform(0.0, 1.5))
+        return each.kill(victims)
+    if phase == "initialisation":
+        each.wait(have_met, 0.001)
+        time.sleep(chance.uniform(0.0, 0.2))
+        return each.kill(victims)
+    wanted = chance.randrange(1, ITERATIONS - 10) if phase != "end" else ITERATIONS
+    each.wait(lambda: each.iterations() >= wanted)
+    if phase == "checkpoint":
+        each.wait(lambda: any(each.output.parent.glob(".model.h5.*.part")), 0.0)
+        return each.kill(victims)
+    time.sleep(chance.uniform(0.0, 0.05))
+    if phase == "launcher":
+        return each.kill_launcher()
+    if phase == "end":
+        return each.kill(victims)
+    if phase == "at once":
+        return each.kill(chance.sample(range(ranks), chance.choice([2, 3])))
+    if phase == "master":
+        return each.kill([0])
+    if phase == "recovery":
+        done = each.kill(victims[:1])
+        each.wait(lambda: "was lost" in each.said, 0.001)
+        time.sleep(chance.uniform(0.0, 0.05))
+        return done + each.kill(chance.sample(range(ranks), 2))
+    done = 0
+    for rank in victims:  # in iterations: one by one
+        done += each.kill([rank])
+        time.sleep(chance.choice([0.0, 0.01, 0.1, 0.5]))
+    return done
+
+
+def one(inputs: Inputs, model: str, undisturbed: Path, folder: Path, phase: str, chance: random.Random) -> Result:
+    """Make one run, and kill ranks of it."""
+    ranks = chance.choice([4, 5, 6])
+    often = phase == "checkpoint" or chance.random() < 0.6
+    checkpoints = ["--checkpoint-every", 1 if phase == "checkpoint" else chance.choice([1, 5])] if often else []
+    each, done, code = Run(inputs, model, folder, ranks, *checkpoints), 0, 0
+    try:
+        done = strike(each, phase, ranks, chance)
+        code = each.end()
+        fault = "" if code == 0 else f"exit code {code}: {each.said[-1000:]}"
+    except TimeoutError:
+        fault = f"it hangs: {each.said[-1000:]}"
+    finally:
+        end_session(each.process.pid)
+    seconds = time.perf_counter() - each.began
+    if not fault and (differ := differences(undisturbed, each.output)):
+        fault = f"other bits: {differ}: {each.said[-1000:]}"
+    if not fault and (parts := list(folder.glob(".*.part"))):
+        fault = f"left behind: {parts}"
+    found = RECOVERED.findall(each.said)
+    fallbacks = sum(source == "the checkpoint" for _, source in found)
+    lost = [float(each) for each, _ in found]
+    return Result(phase, ranks, done, len(found), fallbacks, len(AGAIN.findall(each.said)), lost, seconds, fault)
 
 
 def campaign(folder: Path, runs: int, seed: int = 0) -> list[Result]:
-    """Make the runs, both models in turn, and return how each ended."""
+    """Make the runs, over the phases and both models in turn, and return how each ended."""
     chance, results = random.Random(seed), []
     cases = []
     for model in ("gplvm", "regression"):
@@ -113,12 +254,26 @@ def campaign(folder: Path, runs: int, seed: int = 0) -> list[Result]:
         assert outcome.code == 0, outcome
         cases.append((inputs, model, undisturbed, place))
     for number in range(runs):
-        result = one(*cases[number % 2], chance)
-        while not result.kills and not result.fault:  # it ended before its moment came: it shows nothing
-            result = one(*cases[number % 2], chance)
+        result = None
+        while result is None or not (result.kills or result.fault):  # one that ended before its moment shows nothing
+            result = one(*cases[number % 2], PHASES[number % len(PHASES)], chance)
         results.append(result)
         print(f"run {number + 1}: {results[-1]}", flush=True)
     return results
+
+
+def summary(results: list[Result]) -> str:
+    """Return what a campaign showed, in a line."""
+    kills, recoveries, fallbacks, restarts = (
+        sum(getattr(result, name) for result in results) for name in ("kills", "recoveries", "fallbacks", "restarts")
+    )
+    lost = [seconds for result in results for seconds in result.lost] or [0.0]
+    faults = sum(bool(result.fault) for result in results)
+    return (
+        f"{len(results)} runs, {kills} kills, {recoveries} recoveries, {fallbacks} of them from a checkpoint, "
+        f"{restarts} restarts, {statistics.median(lost):.2f} s lost per recovery (median; {max(lost):.2f} at most), "
+        f"{faults} faults"
+    )
 
 
 def main() -> None:
@@ -129,10 +284,8 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         results = campaign(Path(folder), arguments.runs, arguments.seed)
-    faults = [result.fault for result in results if result.fault]
-    kills, recoveries, restarts = (sum(getattr(result, name) for result in results) for name in Result._fields[:3])
-    print(f"{len(results)} runs, {kills} kills, {recoveries} recoveries, {restarts} restarts, {len(faults)} faults")
-    sys.exit(bool(faults))
+    print(summary(results))
+    sys.exit(any(result.fault for result in results))
 
 
 if __name__ == "__main__":

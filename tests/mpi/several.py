@@ -1,4 +1,4 @@
-"""Run several command lines of mpigp in one start of mpiexec: several.py FOLDER.
+"""Run several command lines of mpigp in one start of mpiexec: several.py FOLDER BLOCK_BYTES.
 
 Each line of FOLDER/commands is one, a JSON list. How number I ended on rank R is told in FOLDER/I.R.json.
 """
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from mpigp import streams
 from mpigp.cli import main
 from mpigp.ranks import launched_rank
 
@@ -47,6 +48,6 @@ def run(number: int, arguments: list[str], folder: Path, rank: int) -> None:
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+    folder, streams.BLOCK_BYTES = Path(sys.argv[1]), int(sys.argv[2])
     for number, line in enumerate((folder / "commands").read_text().splitlines()):
         run(number, json.loads(line), folder, launched_rank(os.environ))

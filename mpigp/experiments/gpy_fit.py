@@ -1,12 +1,12 @@
-"""Learn a Bayesian GPLVM with GPy, on one thread, and report the bound as it rises.
+"""Learn a Bayesian GPLVM with GPy, on one thread, and report the bound as it rises and the latent space.
 
-Run by the Python of the peer's own environment; needs NumPy and GPy, nothing of this project:
+Run by the Python of GPy's own environment; needs NumPy and GPy, nothing of this project:
 
-    PYTHON benchmarks/peer_fit.py data.npz --latent Q --inducing M [--max-iter N] [--seed S]
+    PYTHON mpigp/experiments/gpy_fit.py data.npz --latent Q --inducing M [--max-iter N] [--seed S]
 
 It starts from PCA: means of unit variance, S = 0.1, Z a random subset of the means, noise 1 % of the variance. The last
 line on standard output is a JSON object with `seconds` and `bound` (one per evaluation: those since the start, and the
-best so far), `total_seconds` and `version`.
+best so far), `total_seconds`, `status` (what its optimiser says of the end), `alpha` (q,), `mu` (n, q) and `version`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,15 @@ def fit(Y: np.ndarray, q: int, m: int, max_iter: int, seed: int) -> dict[str, An
     began = time.perf_counter()
     model.optimize("lbfgs", max_iters=max_iter)
     total = time.perf_counter() - began
-    return {"seconds": seconds, "bound": bounds, "total_seconds": total, "version": GPy.__version__}
+    return {
+        "seconds": seconds,
+        "bound": bounds,
+        "total_seconds": total,
+        "status": str(model.optimization_runs[-1].status),
+        "alpha": (np.asarray(model.kern.lengthscale) ** -2.0).tolist(),
+        "mu": np.asarray(model.X.mean).tolist(),
+        "version": GPy.__version__,
+    }
 
 
 def main() -> None:

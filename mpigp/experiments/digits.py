@@ -1,0 +1,207 @@
+"""Handwritten digits classified by densities: a GPLVM of each class, and the class under which a digit is likeliest.
+
+A test digit y goes to the class c with the largest  F_c(y) + log p(c),  where F_c is the bound of log p(y) that the
+class's GPLVM gives when y is embedded (mpigp.embedding), and p(c) the class's share of the training digits. Digits are
+centred and not scaled, so that the densities of all classes are in the same units. Beside it stand probabilistic PCA of
+each class, with as many latent dimensions, used in the same way; and the nearest training digit, by its pixels.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from mpigp.errors import InputError
+from mpigp.experiments.fits import check_counts, figures, fitted, nearest
+from mpigp.experiments.source import Source, read_labels
+from mpigp.hdf5 import dataset, read_rows, reading
+from mpigp.ranks import together
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from mpi4py.MPI import Comm
+
+Floats = NDArray[np.float64]
+Labels = NDArray[np.int64]
+Found = dict[str, Any]
+
+SUMMARY = "digits classified by a GPLVM of each class"
+NEEDS = {"matplotlib": "report", "sklearn": "sklearn"}
+HOLDS = "the training digits /Y (n, pixels) and /labels (n,), and the test digits /Ytest and /labels_test"
+
+
+@dataclass(frozen=True)
+class Study:
+    """What to run.
+
+    inducing : points of the GPLVM of each class.   iterations : of each fit at most
+    """
+
+    inducing: int = 100
+    latent: int = 10
+    iterations: int = 500
+    seed: int = 0
+    jitter: float = 1e-6
+
+
+class Digits(NamedTuple):
+    """Images (n, pixels) and labels (n,), to learn from and to test on; and the classes."""
+
+    Y: Floats
+    labels: Labels
+    Y_test: Floats
+    labels_test: Labels
+
+    @property
+    def classes(self) -> Labels:
+        return np.unique(self.labels)
+
+
+def read(path: str) -> Digits:
+    """Return the digits of a file, checked."""
+    with reading(path) as file:
+        Y, Y_test = (dataset(file, name, 2, f"the file holds {HOLDS}") for name in ("Y", "Ytest"))
+        if Y.shape[1] != Y_test.shape[1] or 0 in Y.shape + Y_test.shape:
+            raise InputError(f"{path}: /Y has shape {Y.shape} and /Ytest {Y_test.shape}: there must be digits, of as "
+                             "many pixels")  # fmt: skip
+        digits = Digits(
+            read_rows(Y, 0, len(Y)),
+            read_labels(file, "labels", len(Y)),
+            read_rows(Y_test, 0, len(Y_test)),
+            read_labels(file, "labels_test", len(Y_test)),
+        )
+    counts = np.unique(digits.labels, return_counts=True)[1]
+    if len(counts) < 2 or counts.min() < 2:
+        raise InputError(f"{path}: /labels: there must be two classes at least, and two digits of each")
+    if unknown := set(digits.labels_test.tolist()) - set(digits.labels.tolist()):
+        raise InputError(f"{path}: /labels_test: holds {min(unknown)}, which /labels does not: remove such digits")
+    return digits
+
+
+def conduct(comm: Comm, study: Study, source: Source, threads: int) -> Found | None:
+    """Learn every class, and classify."""
+    with together(comm):
+        digits = read(source.file("digits", HOLDS))
+        check_counts(study, "inducing", "latent", "iterations")
+        if study.latent >= digits.Y.shape[1]:
+            raise InputError(f"--latent: is {study.latent}, but a digit has {digits.Y.shape[1]} pixels: give fewer")
+        if study.latent > np.unique(digits.labels, return_counts=True)[1].min():
+            raise InputError(f"--latent: is {study.latent}: give at most as many as the smallest class has digits")
+    fits, scores = [], []
+    with tqdm(digits.classes, unit="class", disable=None if comm.rank == 0 else True) as classes:
+        for label in classes:
+            model, score, seconds = learn(comm, digits, label, study, threads)
+            fits.append({"label": int(label), "digits": int((digits.labels == label).sum()),
+                         **figures(model), "embedding": {"seconds": seconds}})  # fmt: skip
+            scores.append(score)
+    if comm.rank != 0:
+        return None
+    choices = {
+        f"GPLVM of each class, q = {study.latent}, m = {study.inducing}": choose(digits, np.stack(scores, axis=1)),
+        f"PPCA of each class, q = {study.latent}": choose(digits, linear(digits, study)),
+        "nearest neighbour in pixels": digits.labels[nearest(digits.Y_test, digits.Y)],
+    }
+    return {
+        "study": asdict(study),
+        "shape": list(digits.Y.shape),
+        "test": len(digits.Y_test),
+        "table": [{"method": method, **errors(chosen, digits)} for method, chosen in choices.items()],
+        "fits": fits,
+        "runs": {
+            "labels": digits.labels_test.tolist(),
+            "chosen": {key: each.tolist() for key, each in choices.items()},
+        },
+    }
+
+
+def learn(comm: Comm, digits: Digits, label: int, study: Study, threads: int) -> tuple[Any, Floats, float]:
+    """Return the model of a class, the bounds (n_test,) of the test digits under it, and the seconds these took."""
+    from mpigp.estimators import BayesianGPLVM
+
+    model = fitted(
+        BayesianGPLVM(study.inducing, latent=study.latent, max_iter=study.iterations, standardize="center",
+                      jitter=study.jitter, random_state=study.seed, threads=threads, comm=comm),
+        digits.Y[digits.labels == label],
+    )  # fmt: skip
+    began = time.perf_counter()
+    return model, model.score_samples(digits.Y_test), time.perf_counter() - began
+
+
+def linear(digits: Digits, study: Study) -> Floats:
+    """Return the log densities (n_test, classes) of the test digits under probabilistic PCA of each class."""
+    from sklearn.decomposition import PCA
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        return np.stack(
+            [PCA(study.latent, svd_solver="full").fit(digits.Y[digits.labels == label]).score_samples(digits.Y_test)
+             for label in digits.classes], axis=1
+        )  # fmt: skip
+
+
+def choose(digits: Digits, scores: Floats) -> Labels:
+    """Return the likeliest class (n_test,), from log densities (n_test, classes) given the class."""
+    counts = np.unique(digits.labels, return_counts=True)[1]
+    return digits.classes[np.argmax(scores + np.log(counts / counts.sum()), axis=1)]
+
+
+def errors(chosen: Labels, digits: Digits) -> Found:
+    """Return the share of test digits in a wrong class; `wrong`, their number; and `by_class`, those of each class."""
+    wrong = chosen != digits.labels_test
+    by_class = {int(label): int(wrong[digits.labels_test == label].sum()) for label in digits.classes}
+    return {"error": float(wrong.mean()), "wrong": int(wrong.sum()), "by_class": list(by_class.values())}
+
+
+def shown(found: Found) -> list[str]:
+    """Return the table as lines."""
+    n, d = found["shape"]
+    labels = [each["label"] for each in found["fits"]]
+    lines = [f"{n} training digits of {d} pixels, {found['test']} test digits",
+             f"{'':40}{'error':>8}{'wrong':>7}   of " + "".join(f"{label:5d}" for label in labels)]  # fmt: skip
+    lines += [
+        f"{each['method']:40}{each['error']:8.2%}{each['wrong']:7d}      "
+        + "".join(f"{k:5d}" for k in each["by_class"])
+        for each in found["table"]
+    ]
+    fits = found["fits"]
+    return [
+        *lines,
+        f"fits of {sum(each['digits'] for each in fits) // len(fits)} digits on average: "
+        f"{sum(each['seconds'] for each in fits):.1f} s, {sum(each['evaluations'] for each in fits)} evaluations, "
+        f"{sum(each['converged'] for each in fits)} of {len(fits)} converged; "
+        f"embedding: {sum(each['embedding']['seconds'] for each in fits):.1f} s",
+    ]
+
+
+def picture(found: Found) -> Figure:
+    """Return the errors, and which digits the GPLVMs take for which."""
+    from matplotlib.figure import Figure
+
+    from mpigp.report.palette import COLOURS
+
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    bars, confusion = figure.subplots(1, 2, width_ratios=[1, 1.1])
+    for place, each in enumerate(found["table"]):
+        bars.barh(place, 100 * each["error"], color=COLOURS[place], alpha=0.5)
+        bars.text(0, place, f" {each['method']}: {each['error']:.1%}", va="center", fontsize=8)
+    bars.set(xlabel="errors, % of the test digits", yticks=[])
+    bars.invert_yaxis()
+    labels = [each["label"] for each in found["fits"]]
+    true, chosen = found["runs"]["labels"], next(iter(found["runs"]["chosen"].values()))
+    counts = np.zeros((len(labels), len(labels)), int)
+    np.add.at(counts, (np.searchsorted(labels, true), np.searchsorted(labels, chosen)), 1)
+    wrong = counts * ~np.eye(len(labels), dtype=bool)
+    confusion.imshow(wrong, cmap="Blues")
+    for (row, column), count in np.ndenumerate(wrong):
+        if count:
+            confusion.text(column, row, str(count), ha="center", va="center", fontsize=8,
+                           color="white" if count > 0.6 * wrong.max() else "black")  # fmt: skip
+    confusion.set(title="wrong, by GPLVM", xlabel="taken for", ylabel="digit")
+    confusion.set_xticks(range(len(labels)), labels)
+    confusion.set_yticks(range(len(labels)), labels)
+    return figure

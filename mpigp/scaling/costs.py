@@ -1,0 +1,150 @@
+"""What one evaluation costs on p ranks: a sum of terms, fitted to measurements.
+
+    t(p) = compute + imbalance + algebra + master + latency + bandwidth
+
+compute     b n / w          the rows, spread evenly over the w threads that can run at once
+imbalance   b (r − n / w)    the busiest thread has r rows, because a rank has whole chunks: known exactly
+algebra     a k              matrices of size m that every rank makes for itself
+master      M                matrices of size m that rank 0 makes while the others wait
+latency     L s ⌈log₂ p⌉ k   s steps of messages: 2 for each of the four that carry data, 1 for each of four barriers
+bandwidth   2 (p−1)/p V/B k  an evaluation sends V bytes; a broadcast or a reduction moves them out and back
+
+M is measured, and a by an evaluation of a single row; b, L and 1/B ≥ 0 are fitted to the seconds on all numbers of
+ranks. On a machine of C cores, w = min(p T, C) with T threads each; where cores are shared, k = p T / C ranks take
+turns on each, and k is 1 elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from mpigp.chunks import chunk_count, chunk_rows
+from mpigp.scaling.interconnects import Interconnect
+from mpigp.scaling.study import Point
+
+Floats = NDArray[np.float64]
+
+TERMS = ("compute", "imbalance", "algebra", "master", "latency", "bandwidth")
+STEPS = 4 * 2 + 4 * 1
+FEWEST = 3  # counts, of which one can be left out of a fit
+
+
+class Layout(NamedTuple):
+    """n rows on so many ranks, of some threads each, on so many cores; an evaluation sends `bytes` from each rank."""
+
+    n: int
+    ranks: int
+    threads: int
+    cores: int
+    bytes: int
+
+    @property
+    def at_once(self) -> int:
+        """The threads that can run at the same time."""
+        return min(self.ranks * self.threads, self.cores)
+
+    @property
+    def turns(self) -> float:
+        """The threads that share a core; 1 where none do."""
+        return self.ranks * self.threads / self.at_once
+
+    @property
+    def shared(self) -> bool:
+        return self.turns > 1
+
+    @property
+    def busiest(self) -> float:
+        """The rows that the busiest core goes through; cores that are shared even out what their threads have."""
+        rows = busiest_rows(self.n, self.ranks, self.threads)
+        return max(rows, self.n / self.cores) if self.shared else rows
+
+    @property
+    def steps(self) -> float:
+        """The steps, one after another, of the messages of an evaluation."""
+        return STEPS * math.ceil(math.log2(self.ranks)) * self.turns
+
+    @property
+    def volume(self) -> float:
+        """The bytes that a core sends in an evaluation, one after another."""
+        return 2 * (self.ranks - 1) / self.ranks * self.bytes * self.turns
+
+
+def busiest_rows(n: int, ranks: int, threads: int) -> int:
+    """Return the rows of the busiest thread, cut as `chunks.share` and `workers.Workers` cut them."""
+    rows, count = chunk_rows(n), chunk_count(n)
+    edges = np.arange(ranks + 1) * count // ranks
+    held = np.diff(np.minimum(n, edges * rows))
+    return int(np.minimum(held, -(-np.diff(edges) // threads) * rows).max())
+
+
+@dataclass(frozen=True)
+class Costs:
+    """per_row : b, algebra : a, master : M, latency : L and per_byte : 1/B, all in seconds."""
+
+    per_row: float
+    algebra: float
+    master: float
+    latency: float
+    per_byte: float
+
+    def terms(self, layout: Layout) -> dict[str, float]:
+        """Return the seconds of each term."""
+        even = layout.n / layout.at_once
+        seconds = (
+            self.per_row * even,
+            self.per_row * (layout.busiest - even),
+            self.algebra * layout.turns,
+            self.master,
+            self.latency * layout.steps,
+            self.per_byte * layout.volume,
+        )
+        return dict(zip(TERMS, seconds, strict=True))
+
+    def seconds(self, layout: Layout) -> float:
+        """Return the seconds of an evaluation."""
+        return sum(self.terms(layout).values())
+
+    def on(self, interconnect: Interconnect) -> Costs:
+        """Return the costs where messages travel another way."""
+        return Costs(self.per_row, self.algebra, self.master, interconnect.latency, 1 / interconnect.bandwidth)
+
+
+def layout_of(point: Point) -> Layout:
+    """Return how a measured run was laid out."""
+    run = point.run
+    return Layout(run["n"], run["ranks"], run["threads"], run["by_rank"]["cores"], run["bytes"])
+
+
+def fit(points: Sequence[Point]) -> Costs:
+    """Return the costs that these points show, their relative errors least in squares."""
+    layouts = [layout_of(point) for point in points]
+    least = min(layout.turns for layout in layouts)  # shared cores disturb what is measured
+    runs = [point.run for point, layout in zip(points, layouts, strict=True) if layout.turns == least]
+    algebra = median(run["algebra"] for run in runs)
+    master = median(run["by_rank"]["seconds"]["bound"][0] for run in runs)
+    seconds = np.array([point.seconds for point in points])
+    rest = seconds - master - algebra * np.array([layout.turns for layout in layouts])
+    table = np.array([[layout.busiest, layout.steps, layout.volume] for layout in layouts])
+    size = np.abs(table).max(axis=0)
+    size[size == 0] = 1.0  # one rank sends nothing
+    found, _ = nnls(table / size / seconds[:, None], rest / seconds)
+    per_row, latency, per_byte = (found / size).tolist()
+    return Costs(per_row, algebra, master, latency, per_byte)
+
+
+def left_out(points: Sequence[Point]) -> dict[int, float]:
+    """Return, by ranks, how far the seconds predicted from all other points are off, relative; none from too few."""
+    if len(points) < FEWEST:
+        return {}
+    return {
+        point.ranks: fit([each for each in points if each is not point]).seconds(layout_of(point)) / point.seconds - 1
+        for point in points
+    }

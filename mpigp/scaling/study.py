@@ -1,0 +1,223 @@
+"""A scaling study: the same evaluation on several numbers of ranks, each in a file of its own.
+
+A file `KIND-RANKS.json` of a study's folder holds all runs on so many ranks: what `mpigp evaluate --json` says of each.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from mpigp.atomic import replacing
+from mpigp.errors import InputError
+from mpigp.scaling.problem import Problem, write_data, write_parameters
+from mpigp.scaling.running import Figures, RunFailed, figures
+
+FORMAT = "mpigp-scaling"
+KINDS = ("strong", "weak")
+TOLD = {"seconds", "all_seconds", "ranks", "threads", "model", "n", "m", "q", "d", "messages", "bytes", "by_rank",
+        "algebra", "cpu", "instruction_set", "versions"}  # fmt: skip
+
+
+class Options(NamedTuple):
+    """How a study is made.
+
+    problem : of one rank in a weak study, of all in a strong one
+    data : a file with `names` of X and Y; None for synthetic rows
+    rounds : runs on each number of ranks, which take turns;   repeat : evaluations that each run times
+    timeout : seconds that a run may take;   command : the command line that is noted
+    """
+
+    kind: str
+    ranks: Sequence[int]
+    problem: Problem
+    data: Path | None
+    names: tuple[str, str]
+    threads: int
+    rounds: int
+    repeat: int
+    timeout: float
+    folder: Path
+    command: str
+
+    def of(self, ranks: int) -> Problem:
+        """The problem on so many ranks."""
+        p = self.problem
+        return p if self.kind == "strong" else Problem(p.model, p.n * ranks, p.m, p.q, p.d)
+
+    def path(self, ranks: int) -> Path:
+        """The file of the runs on so many ranks."""
+        return self.folder / f"{self.kind}-{ranks:05d}.json"
+
+
+def check_alone(options: Options) -> None:
+    """Refuse a folder with files of another study, which no run of this one would replace."""
+    mine = {options.path(ranks) for ranks in options.ranks}
+    p, one = options.problem, {"strong": "rows", "weak": "rows per rank"}[options.kind]
+    wanted = {
+        "kind": options.kind,
+        one: p.n,
+        "model": p.model,
+        "m": p.m,
+        "q": p.q,
+        "d": p.d,
+        "threads": options.threads,
+    }
+    for path, record in read_records(options.folder).items():
+        if path not in mine and setting(record) != wanted:
+            raise InputError(f"{path}: is of another study: remove it, or choose another folder with -o")
+
+
+def run(options: Options) -> Iterator[tuple[int, Figures]]:
+    """Yield the figures of each run, as they come; numbers of ranks take turns, so that all see the same disturbance.
+
+    The file of a number of ranks is whole after each run.
+    """
+    runs: dict[int, list[Figures]] = {ranks: [] for ranks in options.ranks}
+    with files(options) as paths:
+        for _ in range(options.rounds):
+            for ranks in options.ranks:
+                data, params = paths[options.of(ranks)]
+                words = ["evaluate", data, "--params", params, "--repeat", options.repeat, "--threads", options.threads]
+                words += ["--x", options.names[0], "--y", options.names[1], "--json"]
+                command = [sys.executable, "-m", "mpigp", "--ranks", ranks, *words]
+                try:
+                    found = figures([str(word) for word in command], options.timeout)
+                except RunFailed as failure:
+                    raise RunFailed(f"{ranks} ranks: {failure}") from None
+                runs[ranks].append(found)
+                write(options, ranks, runs[ranks])
+                yield ranks, found
+
+
+@contextmanager
+def files(options: Options) -> Iterator[dict[Problem, tuple[Path, Path]]]:
+    """Hold the data and parameter files of all problems, in the study's folder, which all nodes see."""
+    with tempfile.TemporaryDirectory(prefix=".files-", dir=options.folder) as name:
+        found: dict[Problem, tuple[Path, Path]] = {}
+        for ranks in options.ranks:
+            problem = options.of(ranks)
+            if problem in found:
+                continue
+            data, params = options.data, Path(name) / f"parameters-{problem.n}.h5"
+            if data is None:
+                data = Path(name) / f"data-{problem.n}.h5"
+                write_data(data, problem)
+            write_parameters(params, data, problem, options.names)
+            found[problem] = data, params
+        yield found
+
+
+def write(options: Options, ranks: int, runs: list[Figures]) -> None:
+    """Write the file of the runs on so many ranks."""
+    record = {"format": FORMAT, "version": 1, "kind": options.kind, "command": options.command, "runs": runs}
+    with replacing(options.path(ranks)) as temporary:
+        temporary.write_text(json.dumps(record) + "\n", "utf-8")
+
+
+def submit(options: Options, words: Sequence[str], sbatch: Sequence[str]) -> dict[int, str]:
+    """Give Slurm one job for each number of ranks, which runs `mpigp WORDS --ranks RANKS`; return the jobs' numbers.
+
+    sbatch : more options of sbatch, which override ours
+    """
+    jobs = {}
+    for ranks in options.ranks:
+        inside = shlex.join([sys.executable, "-m", "mpigp", *words, "--ranks", str(ranks)])
+        log = options.path(ranks).with_suffix(".log")
+        ours = [f"--job-name=scaling-{ranks}", f"--ntasks={ranks}", f"--cpus-per-task={options.threads}"]
+        command = ["sbatch", "--parsable", *ours, f"--output={log}", *sbatch, f"--wrap=exec {inside}"]
+        try:
+            found = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise InputError(f"--slurm: sbatch could not be run: {error}: is this a machine of the cluster?") from None
+        if found.returncode != 0:
+            said = " ".join(found.stderr.split())
+            raise InputError(f"--slurm: sbatch refused the job of {ranks} ranks: {said}")
+        jobs[ranks] = found.stdout.strip().partition(";")[0]
+    return jobs
+
+
+class Point(NamedTuple):
+    """What was measured on one number of ranks.
+
+    seconds : of one evaluation, the median over the runs of the medians in each;   all_seconds : of all evaluations
+    run : the figures of the run whose seconds are nearest the median, from which all else is taken
+    """
+
+    ranks: int
+    seconds: float
+    all_seconds: list[float]
+    run: Figures
+
+    @property
+    def problem(self) -> Problem:
+        return Problem(*(self.run[name] for name in ("model", "n", "m", "q", "d")))
+
+
+class Study(NamedTuple):
+    """The points of a study, fewest ranks first; and the command that made the first."""
+
+    kind: str
+    points: list[Point]
+    command: str
+
+
+def read_study(folder: Path) -> Study:
+    """Return the study in a folder, refused where its files do not belong together."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: is no folder: give one that `mpigp scaling strong` or `weak` wrote to")
+    records = read_records(folder)
+    if not records:
+        raise InputError(f"{folder}: holds no runs: `mpigp scaling strong` or `weak` writes them, -o names the folder")
+    first, *_ = records.values()
+    points = sorted((point_of(record["runs"]) for record in records.values()), key=lambda point: point.ranks)
+    for path, record in records.items():
+        if setting(record) != setting(first):
+            raise InputError(
+                f"{path}: is of another study than {next(iter(records))}: give each study a folder of its own"
+            )
+    return Study(first["kind"], points, str(first["command"]))
+
+
+def read_records(folder: Path) -> dict[Path, dict[str, Any]]:
+    """Return what the files of a study's folder hold."""
+    return {path: read_record(path) for kind in KINDS for path in sorted(folder.glob(f"{kind}-*.json"))}
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Return what the file of one number of ranks holds."""
+    try:
+        record = json.loads(path.read_text("utf-8"))
+        if record["format"] != FORMAT or record["kind"] not in KINDS or not record["runs"]:
+            raise ValueError("not of this form")
+        if any(TOLD - run.keys() for run in record["runs"]):
+            raise ValueError("not all that is needed")
+        point_of(record["runs"])
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}: check its permissions") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: is no file of a scaling study: remove it from the folder") from error
+    return record
+
+
+def point_of(runs: list[Figures]) -> Point:
+    """Return the point that runs on one number of ranks make."""
+    every = [float(value) for run in runs for value in run["all_seconds"]]
+    seconds = float(median(run["seconds"] for run in runs))  # so that a run that was disturbed does not count
+    return Point(int(runs[0]["ranks"]), seconds, every, min(runs, key=lambda run: abs(run["seconds"] - seconds)))
+
+
+def setting(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what all runs of a study have in common."""
+    run = record["runs"][0]
+    rows = run["n"] if record["kind"] == "strong" else run["n"] // run["ranks"]
+    found = {"kind": record["kind"], "rows per rank" if record["kind"] == "weak" else "rows": rows}
+    return found | {name: run[name] for name in ("model", "m", "q", "d", "threads")}
