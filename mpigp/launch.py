@@ -43,6 +43,16 @@ def find_mpiexec() -> str:
     return found
 
 
+def mpi_version(mpiexec: str) -> str:
+    """Return what an mpiexec says of itself."""
+    return subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=60).stdout
+
+
+def outlives(version: str) -> bool:
+    """Return whether a job of this MPI can be started so that it outlives dead ranks: Open MPI ≥ 5."""
+    return "Open MPI" in version and not re.search(r"Open MPI\) [1-4]\.", version)
+
+
 def available_cores(environment: Mapping[str, str]) -> int:
     """Return the cores of this machine, or of all nodes of Slurm's job, taken to be alike."""
     nodes = environment.get("SLURM_JOB_NUM_NODES", "1")
@@ -59,7 +69,7 @@ def flags(version: str, ranks: int, threads: int, cores: int, root: bool, surviv
     if "Open MPI" not in version:
         return []
     options = ["--allow-run-as-root"] if root else []
-    if survive and not re.search(r"Open MPI\) [1-4]\.", version):
+    if survive and outlives(version):
         options += ["--with-ft", "ulfm"]
     if ranks * threads > cores:
         return [*options, "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
@@ -78,8 +88,7 @@ def launch(ranks: int, threads: int, arguments: list[str], model: str | None = N
     if ranks < 1:
         raise InputError(f"--ranks: is {ranks}: give a number ≥ 1")
     mpiexec = find_mpiexec()
-    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=60).stdout
-    options = flags(version, ranks, threads, available_cores(os.environ), os.geteuid() == 0, restarts > 0)
+    options = flags(mpi_version(mpiexec), ranks, threads, available_cores(os.environ), os.geteuid() == 0, restarts > 0)
     command = [mpiexec, *options, "-n", str(ranks), sys.executable, "-m", "mpigp", *arguments]
     before, starts = stamp(model) if model else None, STARTS
     while True:

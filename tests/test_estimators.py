@@ -90,8 +90,8 @@ def test_examples_run(module: ModuleType) -> None:
     assert failed == 0
 
 
-def test_the_example_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (code,) = re.findall("```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def test_the_example_of_the_documentation_is_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = re.findall("```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
     found: dict[str, Any] = {}
     exec(code, found)

@@ -1,0 +1,113 @@
+"""The pages of the site that the program writes itself: its commands, and its Python interface. A hook of MkDocs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import os
+import pkgutil
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+import mpigp
+from mpigp.cli import COMMANDS, build_parser
+
+SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.MULTILINE)  # of a docstring in NumPy's style
+
+COMMANDS_HEAD = """# Commands
+
+This page is made from the program itself: `mpigp COMMAND --help` says the same. Every command runs under any launcher,
+as `mpiexec -n N mpigp COMMAND ...`, or starts mpiexec itself, as `mpigp --ranks N COMMAND ...`, with what the MPI that
+it finds needs. In a checkout `python run.py` is the same as `mpigp`.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 2 | bad usage or bad input, said in one line on standard error; nothing was written |
+| 75 | `fit` was stopped by SIGTERM, SIGUSR1, SIGUSR2 or `--time-limit`, and saved a checkpoint: go on with `--resume` |
+| 1 | anything else |
+
+| before the command | |
+|---|---|"""
+
+API_HEAD = """# Python API
+
+This page is made from the docstrings. [From Python](python.md) shows how it is used."""
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made."""
+    for name, lines in (("commands.md", commands()), ("api.md", api())):
+        files.append(File.generated(config, name, content="\n".join(lines) + "\n"))
+    return files
+
+
+def commands() -> Iterator[str]:
+    """Yield the reference of the commands, from their parsers."""
+    os.environ["COLUMNS"] = "110"  # of argparse's usage
+    parser = build_parser()
+    chosen = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    yield COMMANDS_HEAD
+    yield from options(parser)
+    for name in COMMANDS:
+        command = chosen.choices[name]
+        yield f"\n## {name}\n\n{command.description}\n\n```usage\n{command.format_usage().strip()}\n```\n"
+        yield "| option | |\n|---|---|"
+        yield from options(command)
+
+
+def options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield the rows of a table of a parser's arguments."""
+    for action in parser._actions:
+        if isinstance(action, argparse._HelpAction | argparse._SubParsersAction):
+            continue
+        value = action.metavar or ("|".join(map(str, action.choices)) if action.choices else "")
+        words = [" ".join(filter(None, [word, value])) for word in action.option_strings] or [str(value)]
+        shown = "`, `".join(words).replace("|", "\\|")
+        told = (action.help or "").replace("%(default)s", str(action.default)).replace("|", "\\|")
+        yield f"| `{shown}` | {told} |"
+
+
+def api() -> Iterator[str]:
+    """Yield the reference of the Python interface, and a list of all modules, from their docstrings."""
+    yield API_HEAD
+    for name in mpigp.__all__:
+        item = getattr(mpigp, name)
+        yield from described(f"## mpigp.{name}", name, item)
+        if inspect.isclass(item):
+            for method, function in inspect.getmembers(item, inspect.isfunction):
+                if not method.startswith("_") and function.__module__.startswith("mpigp."):
+                    yield from described(f"### {name}.{method}", method, function)
+    yield "\n## All modules\n\n| module | |\n|---|---|"
+    for found in sorted(pkgutil.walk_packages(mpigp.__path__, "mpigp."), key=lambda found: found.name):
+        if not found.name.rpartition(".")[2].startswith("_"):
+            told = (importlib.import_module(found.name).__doc__ or "").partition("\n")[0].replace("|", "\\|")
+            yield f"| `{found.name}` | {told} |"
+
+
+def described(heading: str, name: str, item: Any) -> Iterator[str]:
+    """Yield the section of a class or function: its heading, how it is called, and its docstring."""
+    given = inspect.signature(item).parameters.values()
+    bare = [each.replace(annotation=inspect.Parameter.empty) for each in given if each.name != "self"]
+    called = f"{name}{inspect.Signature(bare)}"
+    yield f"\n{heading}\n\n```usage\n{called}\n```\n"
+    yield from markdown(inspect.getdoc(item) or "")
+
+
+def markdown(docstring: str) -> Iterator[str]:
+    """Yield a docstring of NumPy's style as Markdown: sections in bold, names as a list, examples as code."""
+    text, *sections = SECTION.split(docstring)
+    yield text.strip()
+    for title, body in zip(sections[::2], sections[1::2], strict=True):
+        yield f"\n**{title}**\n"
+        if title == "Examples":
+            yield f"```pycon\n{body.strip()}\n```"
+            continue
+        for line in body.strip("\n").splitlines():
+            names, colon, meaning = line.partition(" : ")
+            yield f"- `{names}`: {meaning}" if colon and not line.startswith(" ") else f"    {line.strip()}"
