@@ -75,6 +75,9 @@ def read_rows(item: h5py.Dataset, start: int, stop: int, missing: bool = False) 
         block = result[first - start : last - start]
         with whole(f"{item.file.filename}: {item.name}"):
             block[...] = item[first:last]
+        ends = block.min(initial=0.0), block.max(initial=0.0)
+        if not missing and ends[0] >= -LARGEST and ends[1] <= LARGEST:  # neither holds where there is NaN
+            continue
         finite = np.abs(block) <= LARGEST
         if missing:
             finite |= np.isnan(block)
