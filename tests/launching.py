@@ -112,6 +112,22 @@ def end_session(session: int) -> None:
                     os.kill(int(entry.name), signal.SIGKILL)
 
 
+def marked(mark: str) -> list[int]:
+    """Return the processes that have this `NAME=value` in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it has ended meanwhile
+            found += [int(path.parent.name)] if mark in path.read_text(errors="replace").split("\0") else []
+    return found
+
+
+def end_marked(mark: str) -> None:
+    """Kill the processes that have this in their environment."""
+    for process in marked(mark):
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
 def several(
     folder: Path, ranks: int, commands: list[list[object]], threads: int = 1, block_bytes: int = 2**22
 ) -> list[list[Outcome]]:

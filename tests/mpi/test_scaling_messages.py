@@ -9,16 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from inputs import write_inputs
-from launching import LAUNCHERS, ROOT, run
+from launching import LAUNCHERS, ROOT, end_marked, marked, run
 from test_resources import message_lengths
 
 from mpigp.chunks import share
-from mpigp.launch import kill_marked
 from mpigp.phases import PHASES
 
 M, Q, D = 20, 3, 2
@@ -89,25 +87,17 @@ def test_a_run_that_fails_or_takes_too_long_is_said(tmp_path: Path) -> None:
 
 def test_a_study_that_is_ended_leaves_nothing_running(tmp_path: Path) -> None:
     mark = f"MPIGP_TEST={tmp_path}"
-
-    def marked() -> list[str]:
-        found = []
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            with suppress(OSError):
-                found += [path.parent.name] if mark in path.read_text(errors="replace").split("\0") else []
-        return found
-
     words = [sys.executable, ROOT / "run.py", "scaling", "strong", "--ranks", 2, "--rows", 10_000, "--repeat", 10**6]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
     study = subprocess.Popen([*map(str, words), "-o", str(tmp_path)], env=environment | {"MPIGP_TEST": str(tmp_path)})
     try:
-        wait_until(lambda: len(marked()) >= 4)  # the study, its launcher's launcher, and two ranks
+        wait_until(lambda: len(marked(mark)) >= 4)  # the study, its launcher's launcher, and two ranks
         study.terminate()
         assert study.wait(30) == 128 + signal.SIGTERM
-        wait_until(lambda: not marked())
+        wait_until(lambda: not marked(mark))
         assert list(tmp_path.iterdir()) == []
     finally:
-        kill_marked(mark)
+        end_marked(mark)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:

@@ -15,9 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from launching import LAUNCHERS, start
-
-from mpigp.launch import kill_marked
+from launching import LAUNCHERS, end_marked, start
 
 NODES, CPUS = 4, 4
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol", "setpriv")
@@ -195,7 +193,7 @@ def running(folder: Path) -> Iterator[Cluster]:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(5)
-        kill_marked(f"SLURM_CONF={cluster.configuration}")
+        end_marked(f"SLURM_CONF={cluster.configuration}")
         for process in daemons:
             process.wait(5)
 
