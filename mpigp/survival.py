@@ -8,6 +8,10 @@ waited for, and go on for a while. And Open MPI 5 owes more than it pays: its Al
 too, returns without an error and without the data when a rank dies in it. So nothing that was received is relied on
 after a failure unless all ranks have met in `confirm` since: copies, checkpoints, the end of a run. An agreement is
 the one call of MPI that has the same outcome on all ranks that are left.
+
+Agreements are matched by their number, and shrinking a communicator begins with one of its own. So on the way from the
+last agreement to the shrinking every rank takes part in exactly one more: in `confirm`, or when it has met an error
+elsewhere, in `survivors`. Otherwise one that waits in `confirm` would meet another that shrinks already.
 """
 
 from __future__ import annotations
@@ -41,8 +45,18 @@ def confirm(comm: Comm) -> None:
 
     Called by all ranks. A rank that has died did not agree, and one that knows of a death agrees to nothing.
     """
-    if can_survive() and not comm.Agree(int(not _disturbed(comm))):
+    if can_survive() and not _agreed(comm, not _disturbed(comm)):
         raise RankLost
+
+
+def _agreed(comm: Comm, well: bool) -> bool:
+    """Return whether all ranks are well: the same on all that are left."""
+    from mpi4py import MPI
+
+    try:
+        return bool(comm.Agree(int(well)))
+    except MPI.Exception:  # a rank has died that not all knew of
+        return False
 
 
 def _disturbed(comm: Comm) -> bool:
@@ -67,18 +81,20 @@ def is_failure(comm: Comm, error: Exception) -> bool:
     return True
 
 
-def survivors(comm: Comm) -> tuple[Comm, list[int]]:
+def survivors(comm: Comm, error: Exception) -> tuple[Comm, list[int]]:
     """Return the communicator of the ranks that are left, and the ranks (in the world's count) that are gone since.
 
-    Called by all left. MPI makes the same communicator on all of them, or none.
+    Called by all left, with the error by which each has noticed. MPI makes the same communicator on all, or none.
     """
     from mpi4py import MPI
 
     try:
         comm.Revoke()  # so that nobody waits for ever for one who has gone
+        if not isinstance(error, RankLost):
+            _agreed(comm, False)  # with those who are in `confirm`
         smaller = comm.Shrink()
-    except MPI.Exception as error:
-        say(f"rank {comm.rank}: the ranks that are left cannot meet: {error}")
+    except MPI.Exception as failed:
+        say(f"rank {comm.rank}: the ranks that are left cannot meet: {failed}")
         comm.Abort(GIVEN_UP)
         raise
     gone = MPI.Group.Difference(comm.Get_group(), smaller.Get_group())

@@ -56,10 +56,15 @@ def run(
 
 
 def mpiexec(
-    ranks: int, script: str | os.PathLike[str], *arguments: object, threads: int = 1, timeout: float = KILL
+    ranks: int,
+    script: str | os.PathLike[str],
+    *arguments: object,
+    threads: int = 1,
+    survive: bool = False,
+    timeout: float = KILL,
 ) -> Outcome:
-    """Run `mpiexec -n RANKS python SCRIPT ARGUMENTS`, with the flags that this MPI needs."""
-    needed = flags(mpi_version(), ranks, threads, len(os.sched_getaffinity(0)), os.geteuid() == 0)
+    """Run `mpiexec -n RANKS python SCRIPT ARGUMENTS`, with the flags that this MPI needs, also to `survive` deaths."""
+    needed = flags(mpi_version(), ranks, threads, len(os.sched_getaffinity(0)), os.geteuid() == 0, survive)
     return start(find_mpiexec(), *needed, "-n", ranks, sys.executable, script, *arguments, timeout=timeout)
 
 

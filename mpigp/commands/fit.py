@@ -124,7 +124,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
                         return refuse(comm, error)
                     raise
                 failure.since = failure.since or time.monotonic()
-                comm, gone = survivors(comm)
+                comm, gone = survivors(comm, error)
                 if not gone:
                     raise
             failure.lost += gone

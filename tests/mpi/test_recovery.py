@@ -9,9 +9,14 @@ import pytest
 from campaign import PHASES, SETTINGS, campaign, killed, undisturbed
 from fits import differences, fit
 from inputs import write_inputs
-from launching import run
+from launching import mpiexec, run
 
 LONG = 100_000  # iterations: more than are made before the kill
+
+
+def test_a_rank_that_waits_for_agreement_and_one_that_met_an_error_meet_again() -> None:
+    outcome = mpiexec(3, Path(__file__).parent / "meeting.py", survive=True)
+    assert outcome.stdout.count("gone [2], left [0, 1]") == 2, outcome
 
 
 @pytest.mark.parametrize("victims", [[2], [0], [1, 3], [0, 1, 2]], ids=["one", "the master", "two", "all but one"])
