@@ -109,12 +109,17 @@ def start(
 
 
 def end_session(session: int) -> None:
-    """Kill every process of a session; mpiexec gives each rank a process group of its own, but not a session."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(ProcessLookupError, PermissionError):
-                if os.getsid(int(entry.name)) == session:
-                    os.kill(int(entry.name), signal.SIGKILL)
+    """Kill every process of a session at once; mpiexec gives each rank a process group of its own, but not a session.
+
+    They are stopped first: a launcher that sees one rank die before itself would end the others by SIGTERM, and they would
+    still write a checkpoint.
+    """
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with suppress(ProcessLookupError, PermissionError):
+                    if os.getsid(int(entry.name)) == session:
+                        os.kill(int(entry.name), number)
 
 
 def marked(mark: str) -> list[int]:
