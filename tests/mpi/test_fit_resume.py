@@ -322,10 +322,10 @@ KILLS = 20
 @pytest.mark.slow
 def test_killed_at_any_moment_the_checkpoint_is_whole(tmp_path: Path) -> None:
     """Twenty times the whole job is killed, while it writes a checkpoint every other iteration, and resumed."""
-    inputs = write_inputs(tmp_path, "gplvm", 300, 6, 2, 3)
+    inputs = write_inputs(tmp_path, "gplvm", 2000, 12, 4, 3)  # hundreds of iterations: more than the runs get to make
     output, metrics, again = tmp_path / "model.h5", tmp_path / "metrics.jsonl", tmp_path / "again.h5"
     settings = ["--hold", 10, "--tolerance", 0, "--gradient-tolerance", 0]
-    command = [*fit(inputs, output, "gplvm", *settings, m=6), "--checkpoint-every", 2]
+    command = [*fit(inputs, output, "gplvm", *settings, m=12), "--checkpoint-every", 2]
     moments = random.Random(20)
     reached = [0]
     for number in range(KILLS):
