@@ -111,8 +111,8 @@ def start(
 def end_session(session: int) -> None:
     """Kill every process of a session at once; mpiexec gives each rank a process group of its own, but not a session.
 
-    They are stopped first: a launcher that sees one rank die before itself would end the others by SIGTERM, and they would
-    still write a checkpoint.
+    They are stopped first: a launcher that sees one rank die before itself would end the others by SIGTERM, and they
+    would still write a checkpoint.
     """
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for entry in Path("/proc").iterdir():
