@@ -94,7 +94,7 @@ class RBF(Loops):
         by_S: Floats,
         part: Part,
     ) -> int:
-        return native.gplvm_gradient(points, rows, matrix, psi1Y, by_mu, by_S, None, *part, FINE)
+        return native.gplvm_gradient(points, rows, matrix, psi1Y, by_mu, by_S, *part, FINE)
 
     def gplvm_bounds(
         self,
@@ -109,9 +109,7 @@ class RBF(Loops):
         by_S: Floats,
         values: Floats,
     ) -> None:
-        sums = points.Z.size + points.alpha.size  # gradients of Z and alpha, not wanted
-        words, scale = np.zeros(2 * sums, np.int64), np.zeros(sums)
-        native.gplvm_gradient(points, rows, matrix, psi1Y, by_mu, by_S, values, first, last, words, scale, space, 1.0)
+        native.gplvm_bounds(points, rows, first, last, space, matrix, psi1Y, by_mu, by_S, values)
 
     def gplvm_moments(
         self,
