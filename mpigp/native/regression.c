@@ -203,27 +203,76 @@ int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, int64_t fir
     return misfits;
 }
 
+/* ---- predictions -------------------------------------------------------------------------------------------------------- */
+
+/* out[row] += sum over NR numbers i of (sum over k < count of left[i][k] right[k][row])^2: here rows are lanes. */
+INLINE void squares_tile(const int NR, const int NV, const double *left, int64_t stride, const double *right, int64_t places,
+                         int64_t count, double *out)
+{
+    vec s[TALL][WIDE];
+    for (int i = 0; i < NR; i++)
+        for (int v = 0; v < NV; v++) s[i][v] = (vec){0};
+    for (int64_t k = 0; k < count; k++) {
+        vec b[WIDE];
+        for (int v = 0; v < NV; v++) b[v] = load(right + k * places + v * LANES);
+        for (int i = 0; i < NR; i++) {
+            vec a = splat(left[i * stride + k]);
+            for (int v = 0; v < NV; v++) s[i][v] += a * b[v];
+        }
+    }
+    for (int v = 0; v < NV; v++) {
+        vec sum = load(out + v * LANES);
+        for (int i = 0; i < NR; i++) sum += s[i][v] * s[i][v];
+        store(out + v * LANES, sum);
+    }
+}
+
+INLINE void squares_vectors(const int NV, const double *factor, int64_t m, const double *K, int64_t places, double *out)
+{
+    int64_t i = 0;
+    for (; i + TALL <= m; i += TALL) squares_tile(TALL, NV, factor + i * m, m, K, places, i + TALL, out);
+    for (; i < m; i++) squares_tile(1, NV, factor + i * m, m, K, places, i + 1, out);
+}
+
+/* out[row] = |factor K[.][row]|^2 with `factor` (m, m) lower triangular, zero above. Nothing but the squares is kept. */
+static void squares(const double *factor, int64_t m, const double *K, int64_t places, double *out)
+{
+    memset(out, 0, (size_t)places * sizeof(double));
+    for (int64_t v = 0, NV; v < places / LANES; v += NV) {
+        NV = tile_vectors(places / LANES - v);
+        switch (NV) {
+        case 3: squares_vectors(3, factor, m, K + v * LANES, places, out + v * LANES); break;
+        case 2: squares_vectors(2, factor, m, K + v * LANES, places, out + v * LANES); break;
+        case 1: squares_vectors(1, factor, m, K + v * LANES, places, out + v * LANES); break;
+        }
+    }
+}
+
 /* mean[row] = K weights, and explained[row] = |factor K|^2 with `factor` lower triangular, of `d` outputs. */
 void ISA(regression_moments)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *factor,
                              const double *weights, int64_t d, double *mean, double *explained, double *space)
 {
+    int64_t m = k->m, Q = k->q;
     space = aligned(space);
-    block_t b = take_block(k, factor, &space);
-    double *weightsT = take(&space, d * b.places);
-    memset(weightsT, 0, (size_t)(d * b.places) * sizeof(double));
-    for (int64_t j = 0; j < k->m; j++)
-        for (int64_t i = 0; i < d; i++) weightsT[i * b.places + j] = weights[j * d + i];
+    double *unit = take(&space, Q), *Z = take(&space, m * Q), *xT = take(&space, Q * BLOCK), *K = take(&space, m * BLOCK);
+    double *weightsT = take(&space, d * m), *meanT = take(&space, d * BLOCK), *of_rows = take(&space, BLOCK);
+    for (int64_t q = 0; q < Q; q++) unit[q] = sqrt(0.5 * LOG2E * k->alpha[q]);
+    for (int64_t j = 0; j < m; j++) {
+        for (int64_t q = 0; q < Q; q++) Z[j * Q + q] = unit[q] * k->Z[j * Q + q];
+        for (int64_t i = 0; i < d; i++) weightsT[i * m + j] = weights[j * d + i];
+    }
     for (int64_t start = first * rows->chunk; start < smaller(last * rows->chunk, rows->n); start += BLOCK) {
-        int64_t count = smaller(BLOCK, rows->n - start);
-        fill_block(&b, k, rows, start, count, 1);
-        dot(b.K, count, weightsT, d, b.places, 0, mean + start * d);
-        for (int64_t i = 0; i < count; i++) {
-            vec sum = {0};
-            for (int64_t j = 0; j < k->m; j += LANES) {
-                vec a = load(b.A + i * b.places + j);
-                sum += a * a;
-            }
-            explained[start + i] = lane_sum(sum);
-        }
+        int64_t count = smaller(BLOCK, rows->n - start), places = (count + LANES - 1) / LANES * LANES;
+        const rbf_t lanes = {.m = places, .q = Q}; /* of the kernel's tiles: rows take the place of inducing points */
+        memset(xT, 0, (size_t)(Q * places) * sizeof(double));
+        for (int64_t i = 0; i < count; i++)
+            for (int64_t q = 0; q < Q; q++)
+                xT[q * places + i] = unit[q] * (rows->mu[(start + i) * Q + q] - k->centre[q]);
+        kernel_block(&lanes, Z, m, xT, K, places);
+        product(weightsT, d, m, K, 0, meanT, places);
+        for (int64_t i = 0; i < count; i++)
+            for (int64_t j = 0; j < d; j++) mean[(start + i) * d + j] = meanT[j * places + i];
+        squares(factor, m, K, places, of_rows);
+        memcpy(explained + start, of_rows, (size_t)count * sizeof(double));
     }
 }
