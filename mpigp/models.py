@@ -1,8 +1,8 @@
 """The two models: which sums over rows each needs, and what each makes of them.
 
-Both hand the same two matrices to the bound, C = L⁻¹ Ψ2 L⁻ᵀ and b = L⁻¹ Σψ1Y. Regression, where ψ1 = K_mi and
-ψ2 = K_mi K_im, sums them whitened, as AAᵀ and AY with A = L⁻¹ K_mn, which keeps the digits that forming Ψ2 first would
-lose. The GPLVM sums Ψ2 and Σψ1Y and whitens the totals.
+Both hand the same two matrices to the bound, C = L⁻¹ Ψ2 L⁻ᵀ and b = L⁻¹ Σψ1Y. The GPLVM sums Ψ2 and Σψ1Y and whitens
+the totals. Regression, where ψ1 = K_mi and ψ2 = K_mi K_im, does so where K_mm is well conditioned; elsewhere it sums
+them whitened, as AAᵀ and AY with A = L⁻¹ K_mn, which keeps the digits that forming Ψ2 first would lose.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ STRAIGHT = 2e8
 """Up to this product of signal-to-noise ratio and condition number, regression's gradients may be taken straight from
 K_mn: rounding moves them by some 1e-15 of the product (measured: tests/test_accuracy.py)."""
 
+STRAIGHT_SUMS = 5e4
+"""Up to this one its statistics too: rounding moves the bound by some 1e-20 of its square (measured there)."""
+
 
 class Inducing:
     """The inducing points of one evaluation, in the order of their whitening and centred, with their gram matrix.
@@ -51,6 +54,7 @@ class Inducing:
         self.alpha = alpha
         smallest = self.whitening.L.item(-1)  # of the diagonal: the last, by the pivoting
         self.straight = signal_to_noise <= STRAIGHT * smallest**2
+        self.straight_sums = signal_to_noise <= STRAIGHT_SUMS * smallest**2
         self.points = native.Kernel(self.Z, centre, alpha)
 
     @cached_property
@@ -172,12 +176,17 @@ class Regression(Model):
     divergence_words = 0
 
     def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
-        return self.loops.regression_statistics(inducing.points, rows.native, inducing.inverse, part)
+        inverse = None if inducing.straight_sums else inducing.inverse
+        return self.loops.regression_statistics(inducing.points, rows.native, inverse, part)
 
     def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
         m = len(inducing.Z)
         sums, pairs = from_one_word(words, scale), m * (m + 1) // 2
-        return Summary(native.symmetric(sums[:pairs], m)[None], sums[pairs:].reshape(m, d), 0.0, None)
+        C, b = sums[:pairs], sums[pairs:].reshape(m, d)
+        if inducing.straight_sums:
+            L = inducing.whitening.L
+            return Summary(native.whitened(C[:, None], None, L), native.solve(L, b), 0.0, None)
+        return Summary(native.symmetric(C, m)[None], b, 0.0, None)
 
     def weight_shape(self, m: int, groups: int) -> tuple[int, int]:
         return (m, m)

@@ -52,7 +52,9 @@ class RBF(Loops):
     def gradient_sums(self, words: Words, scale: Floats) -> Floats:
         return from_two_words(words, scale)
 
-    def regression_statistics(self, points: native.Kernel, rows: native.Rows, inverse: Floats, part: Part) -> int:
+    def regression_statistics(
+        self, points: native.Kernel, rows: native.Rows, inverse: Floats | None, part: Part
+    ) -> int:
         return native.regression_statistics(points, rows, inverse, *part)
 
     def regression_gradient(

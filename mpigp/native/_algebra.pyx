@@ -187,7 +187,9 @@ def packed(const double[:, ::1] matrix):
 
 
 def whitened(const double[:, ::1] pairs, const double[:, ::1] root_K, const double[:, ::1] L):
-    """Return C = L⁻¹ Ψ2 L⁻ᵀ of each group (groups, m, m), exactly symmetric, of Ψ2 / K^½ packed (m(m+1)/2, groups)."""
+    """Return C = L⁻¹ Ψ2 L⁻ᵀ of each group (groups, m, m), exactly symmetric, of Ψ2 / K^½ packed (m(m+1)/2, groups), or of
+    Ψ2 itself without `root_K`.
+    """
     cdef int m = L.shape[0], groups = pairs.shape[1], k, i, j, p
     result = np.empty((groups, m, m))
     cdef double[:, :, ::1] C = result
@@ -195,7 +197,7 @@ def whitened(const double[:, ::1] pairs, const double[:, ::1] root_K, const doub
         p = 0
         for i in range(m):
             for j in range(i + 1):
-                C[k, i, j] = C[k, j, i] = pairs[p, k] * root_K[i, j]
+                C[k, i, j] = C[k, j, i] = pairs[p, k] if root_K is None else pairs[p, k] * root_K[i, j]
                 p += 1
         solve_in_place(L, C[k], False)
         dtrsm(&LEFT, &UPPER, &TRANSPOSED, &PLAIN, &m, &m, &ONE, <double *>&L[0, 0], &m, &C[k, 0, 0], &m)

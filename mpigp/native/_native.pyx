@@ -108,17 +108,22 @@ cdef sums_t sums(int64_t[::1] words, const double[::1] scale, double fine) noexc
 # the workspace; each returns the number of sums that did not fit their words.
 
 
+cdef inline const double *matrix_or_null(const double[:, ::1] matrix) noexcept:
+    return NULL if matrix is None else &matrix[0, 0]
+
+
 def regression_statistics(Kernel kernel, Rows rows, const double[:, ::1] inverse, int64_t first, int64_t last,
                           int64_t[::1] words, const double[::1] scale, double[::1] space):
-    """Add AAᵀ (packed lower triangle) and AY, A = L⁻¹K."""
+    """Add AAᵀ (packed lower triangle) and AY, A = L⁻¹K with `inverse` and A = K without."""
     cdef sums_t out = sums(words, scale, 0)
+    cdef const double *L_inverse = matrix_or_null(inverse)
     cdef int64_t misfits
     with nogil:
-        misfits = functions.regression_statistics(&kernel.k, &rows.r, first, last, &inverse[0, 0], out, &space[0])
+        misfits = functions.regression_statistics(&kernel.k, &rows.r, first, last, L_inverse, out, &space[0])
     return misfits
 
 
-def regression_gradient(Kernel kernel, Rows rows, inverse, const double[:, ::1] weight,
+def regression_gradient(Kernel kernel, Rows rows, const double[:, ::1] inverse, const double[:, ::1] weight,
                         const double[:, ::1] weight_psi1Y, const double[:, ::1] fit, int64_t first, int64_t last,
                         int64_t[::1] words, const double[::1] scale, double[::1] space, double fine):
     """Add the gradients of Z (m, q) and alpha (q,) through dF/dK, and with `inverse` AE (m, d).
@@ -126,12 +131,8 @@ def regression_gradient(Kernel kernel, Rows rows, inverse, const double[:, ::1] 
     dF/dK = weight A + weight_psi1Y Eᵀ, E = Y − Aᵀ fit, with `inverse`; weight K + weight_psi1Y Yᵀ without.
     """
     cdef sums_t out = sums(words, scale, fine)
-    cdef const double[:, ::1] factor
-    cdef const double *L_inverse = NULL
+    cdef const double *L_inverse = matrix_or_null(inverse)
     cdef int64_t misfits
-    if inverse is not None:
-        factor = inverse
-        L_inverse = &factor[0, 0]
     with nogil:
         misfits = functions.regression_gradient(&kernel.k, &rows.r, first, last, L_inverse, &weight[0, 0],
                                                 &weight_psi1Y[0, 0], &fit[0, 0], out, &space[0])

@@ -131,30 +131,28 @@ INLINE void outer_tile(const int NR, const int NV, const double *left, int64_t s
         }
 }
 
-/* The same for i < count and all j < m; where `triangular`, only for tiles that reach j <= i. */
+/* The same for i < count and all j < m; where `triangular`, only for vectors that reach j <= i. */
 static inline void outer(const double *left, int64_t stride, int64_t count, const double *right, int64_t rows, int64_t m,
-                  int triangular, double *out, int64_t places)
+                         int triangular, double *out, int64_t places)
 {
     int64_t vectors = (m + LANES - 1) / LANES;
     for (int64_t v = 0, NV; v < vectors; v += NV) {
         NV = tile_vectors(vectors - v);
-        int64_t i = triangular ? v * LANES / TALL * TALL : 0;
+        int64_t first = triangular ? v * LANES : 0; /* a multiple of TALL */
+        for (int64_t i = first, NR; i < count; i += NR) {
+            NR = i + TALL <= count ? TALL : 1;
+            int64_t reached = triangular ? smaller(NV, (i - first) / LANES + 1) : NV;
 #define TILE(NR, NV) outer_tile(NR, NV, left + i, stride, right + v * LANES, rows, out + i * places + v * LANES, places)
-        for (; i + TALL <= count; i += TALL) {
-            switch (NV) {
-            case 3: TILE(TALL, 3); break;
-            case 2: TILE(TALL, 2); break;
-            case 1: TILE(TALL, 1); break;
+            switch (NR * 4 + reached) {
+            case TALL * 4 + 3: TILE(TALL, 3); break;
+            case TALL * 4 + 2: TILE(TALL, 2); break;
+            case TALL * 4 + 1: TILE(TALL, 1); break;
+            case 4 + 3: TILE(1, 3); break;
+            case 4 + 2: TILE(1, 2); break;
+            case 4 + 1: TILE(1, 1); break;
             }
-        }
-        for (; i < count; i++) {
-            switch (NV) {
-            case 3: TILE(1, 3); break;
-            case 2: TILE(1, 2); break;
-            case 1: TILE(1, 1); break;
-            }
-        }
 #undef TILE
+        }
     }
 }
 
