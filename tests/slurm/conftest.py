@@ -14,11 +14,6 @@ from cluster import Cluster, missing, running  # noqa: E402
 from launching import start  # noqa: E402
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests that are marked so behind all others, of the other folders too."""
-    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
-
-
 def give_up(reason: str) -> NoReturn:
     """Skip, saying why; where Slurm must be there, fail."""
     if os.environ.get("MPIGP_SLURM"):
