@@ -1,6 +1,9 @@
-"""The order of the tests, and which of them may run side by side."""
+"""The order of the tests, which of them may run side by side, and where their programs put temporary files."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -17,3 +20,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (item.get_closest_marker("last") is not None, item.path.parent != TESTS / "slurm"))
     for item in items:
         item.add_marker(pytest.mark.xdist_group(item.path.name if item.path.parent == TESTS else "mpi"))
+
+
+@contextmanager
+def temporary_files() -> Iterator[None]:
+    """Have a new folder for them: what a killed mpiexec leaves there fails one of the same process number."""
+    with (
+        TemporaryDirectory(prefix="mpigp-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("TMPDIR", folder)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def temporary_files_of_all() -> Iterator[None]:
+    with temporary_files():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def temporary_files_of_each() -> Iterator[None]:
+    with temporary_files():
+        yield
