@@ -155,13 +155,13 @@ class Model(ABC):
         """Add the gradients of Z and alpha through the part's rows; set those of mu and S."""
 
 
-def _by_gram(inducing: Inducing, summary: Summary, bound: Bound) -> Floats:
+def _by_gram(inducing: Inducing, bound: Bound) -> Floats:
     """Return ∂F/∂K_mm ∘ factor (m, m) through L.
 
     K_mm enters C and b through L alone, and F does not change when L is turned by a rotation:
-    ∂F/∂K_mm = −L⁻ᵀ (∂F/∂C C + ½ ∂F/∂b bᵀ) L⁻¹, made symmetric.
+    ∂F/∂K_mm = −L⁻ᵀ (∂F/∂C C + ½ ∂F/∂b bᵀ) L⁻¹.
     """
-    return native.by_gram(bound.by_C, summary.C, bound.by_b, summary.b, inducing.inverse, inducing.factor)
+    return native.by_gram(bound.by_L, inducing.inverse, inducing.factor)
 
 
 def _absolute_residuals(fit: Floats, rows: Rows) -> Floats:
@@ -182,11 +182,11 @@ class Regression(Model):
     def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
         m = len(inducing.Z)
         sums, pairs = from_one_word(words, scale), m * (m + 1) // 2
-        C, b = sums[:pairs], sums[pairs:].reshape(m, d)
+        C, b = native.symmetric(sums[:pairs], m), sums[pairs:].reshape(m, d)
         if inducing.straight_sums:
-            L = inducing.whitening.L
-            return Summary(native.whitened(C[:, None], None, L), native.solve(L, b), 0.0, None)
-        return Summary(native.symmetric(C, m)[None], b, 0.0, None)
+            C = native.sandwiched(inducing.inverse, C, 1.0, transposed=True)
+            b = native.solve(inducing.whitening.L, b)
+        return Summary(C[None], b, 0.0, None)
 
     def weight_shape(self, m: int, groups: int) -> tuple[int, int]:
         return (m, m)
@@ -223,7 +223,7 @@ class Regression(Model):
         # ∂F/∂K_mm = −½ (N C + p (AE)ᵀ) L⁻¹. This nearly cancels the rows' part, so it must round as that did: the same
         # N and p, AE summed over the rows, and not made symmetric.
         if inducing.straight:
-            return _by_gram(inducing, summary, bound)
+            return _by_gram(inducing, bound)
         AE = rest.reshape(weights.psi1Y.shape)
         inner = weights.matrix @ summary.C[0] + weights.psi1Y @ AE.T
         by_K = -0.5 * native.solve(inducing.whitening.L, inner.T, transposed=True).T
@@ -264,7 +264,7 @@ class GPLVM(Model):
     def gram_weights(
         self, inducing: Inducing, summary: Summary, bound: Bound, weights: Weights, rest: Floats
     ) -> Floats:
-        by_gram = _by_gram(inducing, summary, bound)
+        by_gram = _by_gram(inducing, bound)
         if self.loops.factored:
             assert summary.pairs is not None
             native.add_through_pairs(by_gram, weights.matrix, summary.pairs)

@@ -151,13 +151,12 @@ int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, int64_t f
     double *packed = take(&space, m * (m + 1) / 2 + m * d);
     for (int64_t c = first; c < last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
-        memset(C, 0, (size_t)(m * b.places) * sizeof(double));
-        memset(B, 0, (size_t)(d * b.places) * sizeof(double));
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
             int64_t count = smaller(BLOCK, end - start);
+            int add = start > c * rows->chunk;
             fill_block(&b, k, rows, start, count, inverse != NULL);
-            outer(A, b.places, m, A, count, m, 1, C, b.places);
-            outer(rows->Y + start * d, d, d, A, count, m, 0, B, b.places);
+            outer(A, b.places, m, A, count, m, 1, add, C, b.places);
+            outer(rows->Y + start * d, d, d, A, count, m, 0, add, B, b.places);
         }
         double *to = packed;
         for (int64_t i = 0; i < m; i++)
@@ -199,7 +198,7 @@ int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, int64_t fir
                 dot(b.A, count, fitT, d, b.places, 0, E);
                 for (int64_t i = 0; i < count * d; i++) E[i] = Y[i] - E[i];
                 packed_product(E, d, count, panels_Y, d, m, 0, 1, G, b.places);
-                outer(E, d, d, b.A, count, m, 0, AE, b.places);
+                outer(E, d, d, b.A, count, m, 0, 1, AE, b.places);
             } else
                 packed_product(Y, d, count, panels_Y, d, m, 0, 1, G, b.places);
             gradient_block(k, b.x, count, b.ZT, G, b.K, b.places, by_Z, by_alpha);
