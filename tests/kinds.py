@@ -5,6 +5,7 @@ long       takes more than a minute or two: run by `python -m pytest -m long`
 installs   into a new environment: run by `python -m pytest -m long`
 slurm      run in a real Slurm, by tests/slurm
 ci         run by .ci/run
+itself     the command that runs the long ones
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from pages import INSTALLS, SENTENCE, SLURM, Block, commands, pages
 
 PAGES = pages()
+ITSELF = "python -m pytest -m long"
 INSTALL = 1200  # seconds, of what installs and compiles
 # What takes more than a minute or two, and the seconds it may take: several times what it took on two cores.
 FEATURES = "python -m benchmarks.features --peer gpy --python $GPY_PYTHON --peer gpflow --python $GPFLOW_PYTHON"
@@ -59,6 +61,8 @@ BY_CI = {
 
 def kind(command: Block) -> str:
     """Return the kind of a command."""
+    if command.text == ITSELF:
+        return "itself"
     if command.text in BY_CI:
         return "ci"
     if INSTALLS.search(command.text):

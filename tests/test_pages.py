@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
+import sys
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from kinds import BY_CI, INSTALL, LONG, PAGES, elsewhere, kind, of_kind
-from launching import ROOT, Outcome
+from launching import ROOT, Outcome, start
 from pages import (
     RUN,
     SENTENCE,
@@ -24,6 +27,8 @@ from pages import (
     prose,
     run_block,
 )
+
+from mpigp.cli import build_parser
 
 LONG_ONES, INSTALLING = of_kind("long"), of_kind("installs")
 # What is measured, as opposed to chosen or counted: a number with a unit.
@@ -81,6 +86,38 @@ def test_a_command_that_takes_long(page: Path, command: Block, tmp_path: Path) -
 @pytest.mark.parametrize(("page", "command"), INSTALLING.values(), ids=list(INSTALLING))
 def test_a_command_that_installs(page: Path, command: Block, tmp_path: Path) -> None:
     check(page, command, run_block(command, new_checkout(tmp_path), INSTALL), None)
+
+
+@cache
+def help_of(*command: str) -> str:
+    outcome = start(sys.executable, *command, "--help", cwd=ROOT)
+    assert outcome.code == 0, outcome
+    return outcome.stdout
+
+
+def options_of(words: list[str]) -> set[str]:
+    """Return the options that the program of a command has."""
+    if words[:2] == ["python", "-m"]:
+        return set(re.findall(r"--[\w-]+", help_of("-m", words[2])))
+    if words[0] == "python" and words[1] != "run.py":
+        return set(re.findall(r"--[\w-]+", help_of(words[1])))
+    return options_within(build_parser(), words)
+
+
+def options_within(parser: argparse.ArgumentParser, words: list[str]) -> set[str]:
+    """Return the options of a parser, and of those below it that the words name."""
+    known = set(parser._option_string_actions)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            known.update(*(options_within(action.choices[word], words) for word in words if word in action.choices))
+    return known
+
+
+@pytest.mark.parametrize("command", LONG)
+def test_a_command_that_takes_long_has_the_options_it_names(command: str) -> None:
+    """Seen by default too, so that an option that is renamed does not wait for hours to be missed."""
+    for each in command.split(" && "):
+        assert set(re.findall(r"--[\w-]+", each)) <= options_of(each.split()), each
 
 
 def test_what_takes_long_stands_on_a_page() -> None:
