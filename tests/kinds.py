@@ -31,10 +31,11 @@ LONG = {
     "python -m benchmarks.stream rows --rounds 1": 3600,
     f"mpigp scaling strong {STRONG} study": 1800,
     f"mpigp scaling strong --model gplvm --rows 20000 --inducing 50 {STRONG} study-gplvm"
-    " && mpigp scaling report study-gplvm": 1800,
+    " && mpigp scaling report study-gplvm && mpigp scaling report study-gplvm --interconnect ethernet-10g": 1800,
     "python -m benchmarks.iteration": 600,
     "python -m benchmarks.recovery --rounds 1 --modes recover abort": 1800,
     "python -m benchmarks.recovery --rounds 0": 1200,
+    "python -m benchmarks.recovery --rounds 1 --iterations 24 --modes recover plain": 600,
     "python -m benchmarks.predict": 900,
     "python -m benchmarks.embed --python $GPY_PYTHON": 3600,
     "python -m benchmarks.digits ../shared/data/usps.h5": 3600,
