@@ -159,6 +159,21 @@ def test_blocks_are_of_a_known_kind_and_outputs_follow_what_printed_them(page: P
             assert before is not None and before.tag in RUN, f"{page.name}:{block.line}"
 
 
+@every_page
+def test_what_is_installed_exists(page: Path) -> None:
+    """Seen by default too: pip only warns of an extra that does not exist."""
+    extras = set(re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
+    for names in re.findall(r"pip install -e '\.\[([\w,]+)\]'", page.read_text()):
+        assert set(names.split(",")) <= extras
+
+
+@every_page
+def test_blocks_that_need_slurm_say_so(page: Path) -> None:
+    for block in blocks(page):
+        needs = re.search(r"^\s*(?:sbatch|srun|module)\b|--submit\b", block.text, re.MULTILINE) is not None
+        assert needs == block.text.startswith("# needs Slurm") == (block.tag == "slurm"), f"{page.name}:{block.line}"
+
+
 def quoted() -> list[str]:
     """Return what pages quote of the program's words within sentences: its errors, and what poor.md says it prints."""
     errors = [text for page in PAGES for text in re.findall(r"`(mpigp: [^`]+)`", prose(page))]
