@@ -101,7 +101,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stream", description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("folder", type=Path, help="where the data and the models go")
+    add("folder", type=lambda text: Path(text).resolve(), help="where the data and the models go")
     add("--rows", type=int, default=20_000_000, help="rows of the large fit, 0 for none (default 20,000,000)")
     add("--few", type=int, default=2_000_000, help="rows that are held in memory too (default 2,000,000)")
     add("--ranks", type=int, default=2, help="MPI ranks (default 2)")

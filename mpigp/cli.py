@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from mpigp import __version__
 from mpigp.errors import InputError
 from mpigp.launch import BAD_INPUT, ENDED, MET, launch, tell
+from mpigp.outlet import open_outlets
 from mpigp.ranks import default_threads, launched_rank, say, world
 from mpigp.survival import can_survive
 
@@ -146,6 +147,7 @@ def execute(argv: list[str]) -> int:
 
 def main(argv: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
+    open_outlets()
     try:
         code = execute(list(sys.argv[1:] if argv is None else argv))
     finally:

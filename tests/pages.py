@@ -1,31 +1,44 @@
-"""The blocks of the documentation's pages, and how a test runs them as they stand there.
+"""The commands of the documentation's pages, and how a test runs them as they stand there.
 
-A page's blocks are fenced, with a tag that says what they are:
+A command within a sentence is code that begins with a program and goes on: a program's bare name is none, nor are
+options alone. It is run in the folder of its page, after what is above it. Blocks are fenced, with a tag that says what
+they are:
 
     sh, python   run, in the page's order, in one folder per page; they must end well. After "This is `NAME`:" a
                  block is the file of that name, too
     refused      run as sh, and must be refused with exit code 2; the text below is what standard error says
     text         the output of the block above it; numbers agree to 2 %, `...` stands for anything
-    slurm        needs Slurm, and says so in its first line; what it submits is a file that the page has run
-    install      pip lines; they begin as those of the README, which CI runs, with extras that exist
-    usage, formula   to be read
+    slurm        needs Slurm, or a site with modules, and says so in its first line
+    install      installs, into a new environment
+    formula      to be read
+
+Blocks that are indented, in pages that are no part of the site, are commands line by line.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
+import venv
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from launching import ROOT, Outcome, start
 
 RUN = ("sh", "python", "refused")
-TAGS = (*RUN, "text", "slurm", "install", "formula", "usage")
+TAGS = (*RUN, "text", "slurm", "install", "formula")
+SENTENCE = "sentence"  # the tag of a command that is no block
+PROGRAMS = r"python3?|mpigp|mpiexec|mpirun|pip|mkdocs|pytest|ruff|mypy|bash|sh|make|mkdir|sbatch|srun|module|spack|apt"
+COMMAND = re.compile(rf"(?:\w+=\S* )*(?:{PROGRAMS})\s+\S")
+INSTALLS = re.compile(r"\bpip install\b|\bpython -m venv\b")
+SLURM = re.compile(r"(?:\w+=\S* )*(?:sbatch|srun)\b|.* --submit\b")
 NUMBER = re.compile(r"[-−]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 LIMIT = 120  # seconds of a block: only a hang meets it
-LINKED = ("benchmarks", "docs", "recipes", "slurm", "tests", "run.py", "README.md")  # of a checkout
+LINKED = ("benchmarks", "docs", "mkdocs.yml", "recipes", "slurm", "tests", "run.py", "README.md")  # of a checkout
+DATA = ROOT.parent / "shared"  # beside the repository; not everywhere
 # Plain `mpiexec -n N` as a page shows it must not mind that a test runs as root, or on few cores.
 ANYWHERE = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -35,7 +48,7 @@ ANYWHERE = {
 
 
 class Block(NamedTuple):
-    """A block of a page: its tag, the lines, the number of its first line, and the file that the page says it is."""
+    """A block of a page, or a command in a sentence: its tag, text and line, and the file that the page says it is."""
 
     tag: str
     text: str
@@ -44,12 +57,12 @@ class Block(NamedTuple):
 
 
 def pages() -> list[Path]:
-    """Return the README and all pages of the documentation."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    """Return the README, all pages of the documentation, and how to contribute."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
 
 
 def blocks(page: Path) -> list[Block]:
-    """Return the fenced blocks of a page, and those that are indented, as `sh`."""
+    """Return the fenced blocks of a page, and the lines of those that are indented, as `sh`, without their comments."""
     found: list[Block] = []
     lines = page.read_text("utf-8").splitlines()
     number = 0
@@ -63,35 +76,69 @@ def blocks(page: Path) -> list[Block]:
             number = end
         elif line.startswith("    ") and (number == 0 or not lines[number - 1].strip()):
             end = next((at for at in range(number, len(lines)) if not lines[at].startswith("    ")), len(lines))
-            found.append(Block("sh", "\n".join(each[4:] for each in lines[number:end]), number + 1))
+            found += [Block("sh", lines[at].partition(" #")[0].strip(), at + 1) for at in range(number, end)]
             number = end
         number += 1
     return found
 
 
 def prose(page: Path) -> str:
-    """Return a page without its fenced blocks."""
-    return re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    """Return a page whose fenced blocks are empty lines."""
+    text = page.read_text("utf-8")
+    return re.sub(r"^```.*?^```$", lambda block: "\n" * block[0].count("\n"), text, flags=re.MULTILINE | re.DOTALL)
+
+
+def sentences(text: str) -> list[Block]:
+    """Return the commands within the sentences of a text, each as one line."""
+    found = []
+    for match in re.finditer(r"`((?:[^`\n]|\n(?!\n))+)`", text):
+        command = " ".join(match[1].split())
+        if COMMAND.match(command):
+            found.append(Block(SENTENCE, command, text[: match.start()].count("\n") + 1))
+    return found
+
+
+def commands(page: Path) -> list[Block]:
+    """Return all that a page tells its reader to run, in its order: blocks, and commands within sentences."""
+    found = [block for block in blocks(page) if block.tag in (*RUN, "slurm", "install")]
+    return sorted(found + sentences(prose(page)), key=lambda each: each.line)
 
 
 def checkout(folder: Path) -> Path:
-    """Make a folder look like the checkout that a page's reader is in; return it."""
+    """Make in a folder what looks like the checkout that a page's reader is in, with the data beside it; return it."""
+    if DATA.is_dir():
+        (folder / DATA.name).symlink_to(DATA)
+    place = folder / ROOT.name
+    place.mkdir()
     for name in LINKED:
-        if (ROOT / name).exists():
-            (folder / name).symlink_to(ROOT / name)
-    return folder
+        (place / name).symlink_to(ROOT / name)
+    return place
 
 
-def run_block(block: Block, folder: Path) -> Outcome:
+def new_checkout(folder: Path) -> Path:
+    """Make a copy of the checkout in a folder, and beside it a new environment, which its commands have; return it."""
+    ignored = shutil.ignore_patterns(".git", ".venv", "build", "dist", "*.so", "__pycache__", ".*_cache", "demo")
+    place = Path(shutil.copytree(ROOT, folder / ROOT.name, ignore=ignored))
+    venv.create(folder / "environment", with_pip=True)
+    (place / ".exported").write_text(
+        f"export PATH={folder}/environment/bin:{os.environ['PATH']} HOME={folder}\n"
+        "module() { echo module $@; }\n"  # of a site
+    )
+    return place
+
+
+def run_block(
+    block: Block, folder: Path, limit: float = LIMIT, environment: Mapping[str, str] | None = None
+) -> Outcome:
     """Run a block in a folder; what `sh` blocks export, those after them have, as in a terminal."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**ANYWHERE, "PATH": path}
+    environment = {**ANYWHERE, "PATH": path, **(environment or {})}
     if block.tag == "python":
         if block.file:
             (folder / block.file).write_text(block.text + "\n", "utf-8")
-        return start(sys.executable, "-c", block.text, cwd=folder, environment=environment, timeout=LIMIT)
+        return start(sys.executable, "-c", block.text, cwd=folder, environment=environment, timeout=limit)
     text = f"if [ -e .exported ]; then . ./.exported; fi\n{block.text}\nexport -p > .exported"
-    return start("bash", "-euo", "pipefail", "-c", text, cwd=folder, environment=environment, timeout=LIMIT)
+    return start("bash", "-euo", "pipefail", "-c", text, cwd=folder, environment=environment, timeout=limit)
 
 
 def disagreement(expected: str, found: str) -> str:

@@ -3,87 +3,89 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from launching import ROOT, start
-from pages import RUN, TAGS, agrees, blocks, checkout, disagreement, pages, prose, run_block
+from kinds import BY_CI, INSTALL, LONG, PAGES, elsewhere, kind, of_kind
+from launching import ROOT, Outcome, start
+from pages import (
+    RUN,
+    SENTENCE,
+    TAGS,
+    Block,
+    agrees,
+    blocks,
+    checkout,
+    commands,
+    disagreement,
+    new_checkout,
+    prose,
+    run_block,
+)
 
 from mpigp.cli import build_parser
 
-PAGES = pages()
+LONG_ONES, INSTALLING = of_kind("long"), of_kind("installs")
 # What is measured, as opposed to chosen or counted: a number with a unit.
 MEASURED = re.compile(r"\d(?: ?%| (?:s|ms|ns|MB|nats|times)\b)")
 NAMED = re.compile(r"`(?:python|mpigp|mpiexec|tests/)[^`]*`|```(?:sh|python)\n")
-INSTALLED = re.compile(r"pip install (?:-e )?'?\.(?:\[([\w,]+)\])?'?")
-README_COMMANDS = [block.text for block in blocks(ROOT / "README.md") if block.text.startswith("pip install")]
-
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
+def check(page: Path, command: Block, outcome: Outcome, shown: Block | None) -> None:
+    """See that a command ended as it should, and said what the page shows below it."""
+    place = f"{page.name}:{command.line}: {command.text}\n{outcome.stdout}\n{outcome.stderr}"
+    assert outcome.code == (2 if command.tag == "refused" else 0), place
+    if shown is not None:
+        said = outcome.stderr if command.tag == "refused" else outcome.stdout
+        assert disagreement(shown.text, said) == "", place
+
+
+def run_page(page: Path, folder: Path, before: Block | None = None) -> None:
+    """Run the short commands of a page in order, with their checks; all, or the blocks that stand `before` one."""
+    shown = {one.line: other for one, other in pairwise(blocks(page)) if other.tag == "text"}
+    for command in commands(page):
+        if before is not None and command.line >= before.line:
+            return
+        now = kind(command) == "short" and not elsewhere(page, command) and not (before and command.tag == SENTENCE)
+        if kind(command) == "installs" and (done := re.fullmatch(r"pip install \S+ \S+ && (.*)", command.text)):
+            command, now = command._replace(text=done[1]), True  # what is to be installed is here
+        if now:
+            check(page, command, run_block(command, folder), shown.get(command.line))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if {block.tag for block in blocks(page)} & set(RUN)], ids=lambda page: page.name
-)
+@every_page
 def test_the_commands_of_a_page_do_what_it_shows(page: Path, tmp_path: Path) -> None:
-    folder, found = checkout(tmp_path), blocks(page)
-    for block, after in zip(found, [*found[1:], None], strict=True):
-        if block.tag not in RUN or "pytest" in block.text:  # this is pytest
-            continue
-        if page.name == "README.md":  # what is before is run by CI, in a new environment
-            block = block._replace(text=re.sub(r"^pip install \S+ \S+ && ", "", block.text))
-        outcome = run_block(block, folder)
-        place = f"{page.name}:{block.line}: {block.text}\n{outcome.stdout}\n{outcome.stderr}"
-        assert outcome.code == (2 if block.tag == "refused" else 0), place
-        if after is not None and after.tag == "text":
-            said = outcome.stderr if block.tag == "refused" else outcome.stdout
-            assert disagreement(after.text, said) == "", place
+    run_page(page, checkout(tmp_path))
 
 
-@every_page
-def test_blocks_are_of_a_known_kind_and_outputs_follow_what_printed_them(page: Path) -> None:
-    found = blocks(page)
-    assert {block.tag for block in found} <= set(TAGS)
-    if page.name != "README.md":
-        assert not re.search(r"^ {4}", prose(page), re.MULTILINE), "fence blocks, with a tag"
-    for block, before in zip(found, [None, *found], strict=False):
-        if block.tag == "text":
-            assert before is not None and before.tag in RUN, f"{page.name}:{block.line}"
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize(("page", "command"), LONG_ONES.values(), ids=list(LONG_ONES))
+def test_a_command_that_takes_long(page: Path, command: Block, tmp_path: Path) -> None:
+    for variable in re.findall(r"\$(\w+)", command.text):
+        if variable not in os.environ:
+            pytest.skip(f"{variable} names no Python")
+    folder = checkout(tmp_path)
+    if missing := [each for each in re.findall(r"\.\./\S+", command.text) if not (folder / each).exists()]:
+        pytest.skip(f"there is no {missing[0]}")
+    run_page(page, folder, before=command)
+    outcome = run_block(command, folder, LONG[command.text])
+    print(f"{command.text}\n{outcome.stdout}\n{outcome.seconds:.0f} s")  # -s shows what the page's numbers are made of
+    check(page, command, outcome, None)
 
 
-def test_the_readme_has_the_two_commands_that_ci_runs() -> None:
-    ci = (ROOT / ".ci" / "run").read_text()
-    assert len(README_COMMANDS) == 2
-    for command, ending in zip(README_COMMANDS, ("demo", "pytest"), strict=True):
-        assert re.fullmatch(rf"pip install -e '\.\[[\w,]+\]' && python .*{ending}", command)
-        assert f"pip install .* {ending}$" in ci
-
-
-@every_page
-def test_what_is_installed_exists(page: Path) -> None:
-    """Install lines are not run page by page; CI installs the README's. All extras must be those of the project."""
-    extras = set(re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
-    lines = [line for block in blocks(page) if block.tag == "install" for line in block.text.splitlines()]
-    for line in lines:
-        assert INSTALLED.fullmatch(line), line
-    for names in INSTALLED.findall(page.read_text()):
-        assert set(filter(None, names.split(","))) <= extras
-
-
-@every_page
-def test_what_needs_slurm_says_so_and_submits_what_was_run(page: Path) -> None:
-    found = blocks(page)
-    ran = "\n".join(block.text for block in found if block.tag == "sh")
-    for block in found:
-        if block.tag == "slurm":
-            assert block.text.startswith("# needs Slurm"), f"{page.name}:{block.line}"
-            for script in re.findall(r"sbatch (?:--\S+ )*(\S+)", block.text):
-                assert (ROOT / script).is_file() or f"bash {script}" in ran, script
-        else:
-            assert not re.search(r"^\s*(?:sbatch|srun|module)\b", block.text, re.MULTILINE), f"{page.name}:{block.line}"
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize(("page", "command"), INSTALLING.values(), ids=list(INSTALLING))
+def test_a_command_that_installs(page: Path, command: Block, tmp_path: Path) -> None:
+    check(page, command, run_block(command, new_checkout(tmp_path), INSTALL), None)
 
 
 @cache
@@ -93,14 +95,13 @@ def help_of(*command: str) -> str:
     return outcome.stdout
 
 
-def options_of(command: str) -> set[str]:
-    """Return the options that the program of an inline command has."""
-    words = command.split()
-    if words[:2] == ["python", "-m"] and words[2].startswith("benchmarks"):
+def options_of(words: list[str]) -> set[str]:
+    """Return the options that the program of a command has."""
+    if words[:2] == ["python", "-m"]:
         return set(re.findall(r"--[\w-]+", help_of("-m", words[2])))
-    if words[0] == "python" and words[1].startswith("tests/"):
+    if words[0] == "python" and words[1] != "run.py":
         return set(re.findall(r"--[\w-]+", help_of(words[1])))
-    return options_within(build_parser(), words) | {"--with-ft"}  # which is mpiexec's
+    return options_within(build_parser(), words)
 
 
 def options_within(parser: argparse.ArgumentParser, words: list[str]) -> set[str]:
@@ -112,11 +113,65 @@ def options_within(parser: argparse.ArgumentParser, words: list[str]) -> set[str
     return known
 
 
+@pytest.mark.parametrize("command", LONG)
+def test_a_command_that_takes_long_has_the_options_it_names(command: str) -> None:
+    """Seen by default too, so that an option that is renamed does not wait for hours to be missed."""
+    for each in command.split(" && "):
+        assert set(re.findall(r"--[\w-]+", each)) <= options_of(each.split()), each
+
+
+def test_what_takes_long_stands_on_a_page() -> None:
+    assert set(LONG) <= {command.text for page in PAGES for command in commands(page)}
+
+
+def test_what_ci_runs_it_runs_as_it_stands() -> None:
+    ci = (ROOT / ".ci" / "run").read_text().splitlines()
+    for command, line in BY_CI.items():
+        assert line in ci, command
+
+
+def test_every_command_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "A sentence with `mpigp fit a.h5`, and `python -m\nbenchmarks.stream\nrows`, `A=1 mpiexec -n 2 x`; "
+        "a name, `mpigp`; an option, `--ranks 2`; `mpigp: an error`; `mpigp/cli.py`.\n\n"
+        "    pip install x  # why\n    bash y\n\n```sh\nmpigp `which b`\nmpigp c\n```\n\n| `srun --mpi=list` |\n"
+    )
+    assert [(each.tag, each.text, each.line) for each in commands(page)] == [
+        (SENTENCE, "mpigp fit a.h5", 1),
+        (SENTENCE, "python -m benchmarks.stream rows", 1),
+        (SENTENCE, "A=1 mpiexec -n 2 x", 3),
+        ("sh", "pip install x", 5),
+        ("sh", "bash y", 6),
+        ("sh", "mpigp `which b`\nmpigp c", 8),
+        (SENTENCE, "srun --mpi=list", 13),
+    ]
+
+
 @every_page
-def test_commands_within_sentences_have_the_options_they_name(page: Path) -> None:
-    """Their sizes are those of a study, or dots: they are not run, but must be understood."""
-    for command in re.findall(r"`((?:python (?:-m benchmarks|tests/)|mpigp |mpiexec )[^`]*)`", prose(page)):
-        assert set(re.findall(r"--[\w-]+", command)) <= options_of(command) | {"--help"}, command
+def test_blocks_are_of_a_known_kind_and_outputs_follow_what_printed_them(page: Path) -> None:
+    found = blocks(page)
+    assert {block.tag for block in found} <= set(TAGS)
+    if page.parent.name == "docs":
+        assert not re.search(r"^ {4}", prose(page), re.MULTILINE), "fence blocks, with a tag"
+    for block, before in zip(found, [None, *found], strict=False):
+        if block.tag == "text":
+            assert before is not None and before.tag in RUN, f"{page.name}:{block.line}"
+
+
+@every_page
+def test_what_is_installed_exists(page: Path) -> None:
+    """Seen by default too: pip only warns of an extra that does not exist."""
+    extras = set(re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
+    for names in re.findall(r"pip install -e '\.\[([\w,]+)\]'", page.read_text()):
+        assert set(names.split(",")) <= extras
+
+
+@every_page
+def test_blocks_that_need_slurm_say_so(page: Path) -> None:
+    for block in blocks(page):
+        needs = re.search(r"^\s*(?:sbatch|srun|module)\b|--submit\b", block.text, re.MULTILINE) is not None
+        assert needs == block.text.startswith("# needs Slurm") == (block.tag == "slurm"), f"{page.name}:{block.line}"
 
 
 def quoted() -> list[str]:
