@@ -37,6 +37,7 @@ class Bound(NamedTuple):
     value : F, in nats
     by_C : ∂F/∂C (groups, m, m), symmetric
     by_b : ∂F/∂b (m, d)
+    by_L : Σ ∂F/∂C C + ½ ∂F/∂b bᵀ (m, m), symmetric, the sum over all groups: what K_mm moves through L
     by_variance, by_beta : at fixed C and b
     s : β σ_f²
     L_B : (groups, m, m).   g : (m, d)
@@ -45,6 +46,7 @@ class Bound(NamedTuple):
     value: float
     by_C: Floats
     by_b: Floats
+    by_L: Floats
     by_variance: float
     by_beta: float
     s: float
@@ -60,15 +62,18 @@ def bound(C: Floats, b: Floats, groups: Sequence[Group], KL: float, variance: fl
     ]
     if len(parts) == 1:
         by_b, g, by_C, L_B = parts[0].by_b, parts[0].g, parts[0].by_C[None], parts[0].L_B[None]
+        by_L = parts[0].by_L
     else:
         by_b, g = np.empty_like(b), np.empty_like(b)
         for group, part in zip(groups, parts, strict=True):
             by_b[:, group.outputs], g[:, group.outputs] = part.by_b, part.g
         by_C, L_B = np.stack([part.by_C for part in parts]), np.stack([part.L_B for part in parts])
+        by_L = np.sum([part.by_L for part in parts], axis=0)
     return Bound(
         math.fsum(part.value for part in parts) - KL,
         by_C,
         by_b,
+        by_L,
         math.fsum(part.by_variance for part in parts),
         math.fsum(part.by_beta for part in parts),
         beta * variance,
@@ -83,6 +88,7 @@ class GroupBound(NamedTuple):
     value: float
     by_C: Floats
     by_b: Floats
+    by_L: Floats
     by_variance: float
     by_beta: float
     L_B: Floats
@@ -105,6 +111,7 @@ def group_bound(C: Floats, b: Floats, n: int, YY: float, variance: float, beta: 
         F = −nd/2 log 2π + nd/2 log β − d Σ log diag L_B − β/2 YY − sd/2 (n − tr C) + βs/2 ‖c‖²
 
         ∂F/∂P = d/2 (I − P⁻¹) − βs/2 g gᵀ          ∂F/∂C = s ∂F/∂P          ∂F/∂b = βs g
+        ∂F/∂C C + ½ ∂F/∂b bᵀ = sd/2 C − ∂F/∂P, because s C = P − I and s C g = b − g
         ∂F/∂s = tr(∂F/∂P C) − nd/2 + β/2 ‖c‖²
         ∂F/∂β at fixed s = nd/2β − YY/2 + s/2 ‖c‖²
 

@@ -10,8 +10,7 @@ A missing entry takes no part. A row that has none keeps the prior.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
+from functools import cached_property
 from typing import NamedTuple
 
 import h5py
@@ -27,15 +26,14 @@ from mpigp.posterior import REMEDY, Posterior, Prediction
 from mpigp.workers import Workers
 
 Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
+Rows = NDArray[np.int64]
 
 CANDIDATES = 8192  # training rows, evenly spaced, that starts are sought among
-NEAREST = 8  # of them, whose bounds are compared
 STARTS = 4  # of them, that are followed for TRIAL rounds; the best is followed to its maximum
 TRIAL = 6
-BATCH = 512  # rows that are worked on together: what they remember stays in the cache
+BATCH = 512  # rows that are worked on together
 ROUNDS = 500
-TOLERANCE = 1e-6
+TOLERANCE = 1e-7
 
 
 class Embedding(NamedTuple):
@@ -47,11 +45,10 @@ class Embedding(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Training rows to start from: mu and S (k, q), and the outputs (k, d) that the model gives them, in its units."""
+    """q(x) of training rows to start from: mu and S (k, q)."""
 
     mu: Floats
     S: Floats
-    outputs: Floats
 
 
 def read_candidates(file: h5py.File, posterior: Posterior) -> Candidates:
@@ -59,20 +56,20 @@ def read_candidates(file: h5py.File, posterior: Posterior) -> Candidates:
     mu, S = (dataset(file, f"latent/{name}", 2, REMEDY) for name in ("mu", "S"))
     if mu.shape != S.shape or mu.shape[1] != posterior.q:
         raise InputError(f"{file.filename}: /latent/mu: does not fit /latent/S and /Z: {REMEDY}")
+    return candidates(mu, S)
+
+
+def candidates(mu: Floats, S: Floats) -> Candidates:
+    """Return evenly spaced rows of mu and S (n, q), arrays or datasets."""
     step = max(1, -(-len(mu) // CANDIDATES))
-    return candidates(posterior, mu[::step], S[::step])
-
-
-def candidates(posterior: Posterior, mu: Floats, S: Floats) -> Candidates:
-    """Return these training rows (k, q) as candidates."""
-    return Candidates(mu, S, posterior.outputs(posterior.predict(mu).mean))
+    return Candidates(*(np.ascontiguousarray(values[::step], np.float64) for values in (mu, S)))
 
 
 def embed(posterior: Posterior, candidates: Candidates, Y: Floats, threads: int = 1) -> Embedding:
     """Return q(x) of rows Y (n, d) in the data's units; NaN entries are missing."""
     n, q = len(Y), posterior.q
     mu, S, bound = np.zeros((n, q)), np.ones((n, q)), np.zeros(n)
-    problem = _Problem(posterior, threads)
+    problem = _Problem(posterior, candidates, threads)
     for first in range(0, n, BATCH * threads):
         Y_batch = posterior.outputs(Y[first : first + BATCH * threads])
         there = np.isfinite(Y_batch)
@@ -80,7 +77,7 @@ def embed(posterior: Posterior, candidates: Candidates, Y: Floats, threads: int 
         for chosen in (np.flatnonzero(whole), np.flatnonzero(some & ~whole)):
             if len(chosen):
                 rows = first + chosen
-                mu[rows], S[rows], bound[rows] = problem.solve(candidates, Y_batch[chosen])
+                mu[rows], S[rows], bound[rows] = problem.solve(Y_batch[chosen])
     return Embedding(mu, S, bound)
 
 
@@ -90,22 +87,11 @@ def reconstruct(posterior: Posterior, candidates: Candidates, Y: Floats, threads
     return posterior.moments(found.mu, found.S, threads)
 
 
-def _units(S: Floats) -> Floats:
-    """Return units (n, 2q) of mu and log S in which the bound's curvature is about one: S is the inverse of that by mu,
-    and that by log S is one half."""
-    return np.hstack([np.sqrt(S), np.full(S.shape, math.sqrt(2.0))])
-
-
-def _dots(left: Floats, right: Floats) -> Floats:
-    """Return left (a, d) rightᵀ, right (b, d)."""
-    return native.chunk_dots(left, right, left.shape[1])[0]
-
-
 class _Problem:
-    """The bounds of rows given a posterior."""
+    """The bounds of rows given a posterior, and candidates to start from."""
 
-    def __init__(self, posterior: Posterior, threads: int) -> None:
-        self.posterior, d = posterior, posterior.d
+    def __init__(self, posterior: Posterior, candidates: Candidates, threads: int) -> None:
+        self.posterior, self.candidates, d = posterior, candidates, posterior.d
         m, q, groups = *posterior.Z.shape, len(posterior.factors)
         by_output = -0.25 * posterior.beta * posterior.quadratics()
         by_output[d:] *= -posterior.variance
@@ -116,12 +102,12 @@ class _Problem:
         self.psi1_weights = posterior.beta * posterior.weights
         self.workers = Workers(threads, native.workspace(m, q, d, d + groups))
 
-    def solve(self, candidates: Candidates, Y: Floats) -> tuple[Floats, Floats, Floats]:
+    def solve(self, Y: Floats) -> tuple[Floats, Floats, Floats]:
         """Return mu, S and the bound of rows Y (n, d) in the model's units, with NaN where an entry is missing.
 
         Either all rows miss an entry, or none does.
         """
-        n, q, beta = len(Y), self.posterior.q, self.posterior.beta
+        q, beta = self.posterior.q, self.posterior.beta
         there = np.isfinite(Y)
         observed = None if there.all() else there.astype(np.float64)
         if observed is not None:
@@ -130,48 +116,51 @@ class _Problem:
         each = 0.5 * math.log(beta / (2 * math.pi)) - 0.5 * beta * self.posterior.variance
         constant = each * there.sum(axis=1) - 0.5 * beta * (Y * Y).sum(axis=1)
 
-        def objective(point: Floats, rows: Rows, units: Floats) -> tuple[Floats, Floats]:
-            point = point * units[rows]
+        def objective(point: Floats, rows: Rows) -> tuple[Floats, Floats]:
             mu, S = np.ascontiguousarray(point[:, :q]), np.exp(np.clip(point[:, q:], -600.0, 600.0))
             values, by_mu, by_S = self.bounds(mu, S, Y[rows], None if observed is None else observed[rows])
-            return -(values + constant[rows]), -np.hstack([by_mu, S * by_S]) * units[rows]
+            return -(values + constant[rows]), -np.hstack([by_mu, S * by_S])
 
-        best, value = np.empty((n, 2 * q)), np.full(n, np.inf)
-        for mu, S in self._starts(candidates, Y, there, objective):
-            units = _units(S)
-            point, found = minimise(
-                partial(objective, units=units), np.hstack([mu, np.log(S)]) / units, TRIAL, TOLERANCE
-            )
-            better = found < value
-            best[better], value[better] = (point * units)[better], found[better]
-        units = _units(np.exp(best[:, q:]))
-        best, value = minimise(partial(objective, units=units), best / units, ROUNDS, TOLERANCE)
-        best *= units
+        mu, S = self._starts(Y, observed)
+        # S is the inverse of the bound's curvature by mu, and that by log S is one half.
+        units = np.concatenate([np.sqrt(S), np.full(S.shape, math.sqrt(2.0))], axis=2)
+        start = np.concatenate([mu, np.log(S)], axis=2)
+        best, value = minimise(objective, start, units, TRIAL, ROUNDS, TOLERANCE)
         return best[:, :q], np.exp(best[:, q:]), -value
 
-    def _starts(
-        self,
-        candidates: Candidates,
-        Y: Floats,
-        there: NDArray[np.bool_],
-        objective: Callable[..., tuple[Floats, Floats]],
-    ) -> list[tuple[Floats, Floats]]:
-        """Return STARTS times mu and S (n, q): of the training rows whose outputs are nearest in the entries that a row
-        has, those with the best bounds."""
-        outputs = candidates.outputs
-        # But for Σy², the same for all; by products whose bits do not depend on how many rows are here.
-        distance = _dots(there.astype(np.float64), outputs**2) - 2 * _dots(Y, outputs)
-        count = min(NEAREST, len(outputs))
-        nearest = np.argpartition(distance, count - 1, axis=1)[:, :count]
-        nearest = np.take_along_axis(
-            nearest, np.lexsort((nearest, np.take_along_axis(distance, nearest, axis=1)), axis=1), axis=1
-        )
-        rows, ones = np.arange(len(Y)), np.ones((len(Y), 2 * self.posterior.q))
-        points = np.hstack([candidates.mu, np.log(candidates.S)])
-        values = np.stack([objective(points[chosen], rows, ones)[0] for chosen in nearest.T])
-        order = np.argsort(values, axis=0, kind="stable")[:STARTS]
-        chosen = [nearest[rows, each] for each in order]
-        return [(candidates.mu[each], candidates.S[each]) for each in chosen]
+    def _starts(self, Y: Floats, observed: Floats | None) -> tuple[Floats, Floats]:
+        """Return mu and S (STARTS, n, q): those candidates at which the bounds of rows Y (n, d) are best."""
+        # By products whose bits do not depend on how many rows are here.
+        row = [Y, np.ones((len(Y), 1))] if observed is None else [Y, np.ones((len(Y), 1)), observed]
+        at = self._whole_candidates if observed is None else self._partial_candidates
+        best = native.largest_dots(np.hstack(row), at, min(STARTS, len(at))).T
+        return self.candidates.mu[best], self.candidates.S[best]
+
+    @cached_property
+    def _whole_candidates(self) -> Floats:
+        """What the entries of a row and 1 count in its bound at each candidate (k, d + 1), but for a constant."""
+        psi1, fixed, psi2 = self._candidate_terms(self.whole_weights)
+        return np.hstack([psi1, fixed + psi2])
+
+    @cached_property
+    def _partial_candidates(self) -> Floats:
+        """The same for rows that miss entries, and what it counts that an output and a group is there."""
+        return np.hstack(self._candidate_terms(self.weights))
+
+    def _candidate_terms(self, weights: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return what k candidates give to the bounds of rows: by ψ1 for each output (k, d), by KL (k, 1), and by ψ2
+        for each column of weights (pairs, c): (k, c)."""
+        (mu, S), p = self.candidates, self.posterior
+        k = len(mu)
+        by_psi1, by_psi2 = np.empty((k, p.d)), np.empty((k, weights.shape[1]))
+        rows = native.Rows(mu, S, np.empty((k, 0)), chunk_rows(k), chunk_count(k))
+        by_pair = 2 * np.ascontiguousarray(weights.T)
+
+        def work(first: int, last: int, space: Floats) -> None:
+            p.loops.gplvm_moments(p.points, rows, first, last, space, self.psi1_weights, by_pair, by_psi1, by_psi2)
+
+        self.workers.share(work, chunk_count(k))
+        return by_psi1, -0.5 * (S + mu**2 - 1 - np.log(S)).sum(axis=1, keepdims=True), by_psi2
 
     def bounds(self, mu: Floats, S: Floats, Y: Floats, observed: Floats | None) -> tuple[Floats, Floats, Floats]:
         """Return F_i (n,) but for its constant, and its derivatives by mu and S (n, q)."""

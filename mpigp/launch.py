@@ -96,7 +96,7 @@ def launch(ranks: int, threads: int, arguments: list[str], model: str | None = N
         code = job.run()
         if not job.died or job.signalled:
             return code
-        if not job.began and starts:  # nothing has run: the launcher's own trouble, on a busy machine
+        if not job.began and starts:  # nothing has run: it met what a killed launcher of its number left
             starts -= 1
             say("no rank came up: starting them again")
             continue

@@ -1,8 +1,8 @@
 """The two models: which sums over rows each needs, and what each makes of them.
 
-Both hand the same two matrices to the bound, C = L⁻¹ Ψ2 L⁻ᵀ and b = L⁻¹ Σψ1Y. Regression, where ψ1 = K_mi and
-ψ2 = K_mi K_im, sums them whitened, as AAᵀ and AY with A = L⁻¹ K_mn, which keeps the digits that forming Ψ2 first would
-lose. The GPLVM sums Ψ2 and Σψ1Y and whitens the totals.
+Both hand the same two matrices to the bound, C = L⁻¹ Ψ2 L⁻ᵀ and b = L⁻¹ Σψ1Y. The GPLVM sums Ψ2 and Σψ1Y and whitens
+the totals. Regression, where ψ1 = K_mi and ψ2 = K_mi K_im, does so where K_mm is well conditioned; elsewhere it sums
+them whitened, as AAᵀ and AY with A = L⁻¹ K_mn, which keeps the digits that forming Ψ2 first would lose.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ STRAIGHT = 2e8
 """Up to this product of signal-to-noise ratio and condition number, regression's gradients may be taken straight from
 K_mn: rounding moves them by some 1e-15 of the product (measured: tests/test_accuracy.py)."""
 
+STRAIGHT_SUMS = 5e4
+"""Up to this one its statistics too: rounding moves the bound by some 1e-20 of its square (measured there)."""
+
 
 class Inducing:
     """The inducing points of one evaluation, in the order of their whitening and centred, with their gram matrix.
@@ -51,6 +54,7 @@ class Inducing:
         self.alpha = alpha
         smallest = self.whitening.L.item(-1)  # of the diagonal: the last, by the pivoting
         self.straight = signal_to_noise <= STRAIGHT * smallest**2
+        self.straight_sums = signal_to_noise <= STRAIGHT_SUMS * smallest**2
         self.points = native.Kernel(self.Z, centre, alpha)
 
     @cached_property
@@ -151,13 +155,13 @@ class Model(ABC):
         """Add the gradients of Z and alpha through the part's rows; set those of mu and S."""
 
 
-def _by_gram(inducing: Inducing, summary: Summary, bound: Bound) -> Floats:
+def _by_gram(inducing: Inducing, bound: Bound) -> Floats:
     """Return ∂F/∂K_mm ∘ factor (m, m) through L.
 
     K_mm enters C and b through L alone, and F does not change when L is turned by a rotation:
-    ∂F/∂K_mm = −L⁻ᵀ (∂F/∂C C + ½ ∂F/∂b bᵀ) L⁻¹, made symmetric.
+    ∂F/∂K_mm = −L⁻ᵀ (∂F/∂C C + ½ ∂F/∂b bᵀ) L⁻¹.
     """
-    return native.by_gram(bound.by_C, summary.C, bound.by_b, summary.b, inducing.inverse, inducing.factor)
+    return native.by_gram(bound.by_L, inducing.inverse, inducing.factor)
 
 
 def _absolute_residuals(fit: Floats, rows: Rows) -> Floats:
@@ -172,12 +176,17 @@ class Regression(Model):
     divergence_words = 0
 
     def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
-        return self.loops.regression_statistics(inducing.points, rows.native, inducing.inverse, part)
+        inverse = None if inducing.straight_sums else inducing.inverse
+        return self.loops.regression_statistics(inducing.points, rows.native, inverse, part)
 
     def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
         m = len(inducing.Z)
         sums, pairs = from_one_word(words, scale), m * (m + 1) // 2
-        return Summary(native.symmetric(sums[:pairs], m)[None], sums[pairs:].reshape(m, d), 0.0, None)
+        C, b = native.symmetric(sums[:pairs], m), sums[pairs:].reshape(m, d)
+        if inducing.straight_sums:
+            C = native.sandwiched(inducing.inverse, C, 1.0, transposed=True)
+            b = native.solve(inducing.whitening.L, b)
+        return Summary(C[None], b, 0.0, None)
 
     def weight_shape(self, m: int, groups: int) -> tuple[int, int]:
         return (m, m)
@@ -214,7 +223,7 @@ class Regression(Model):
         # ∂F/∂K_mm = −½ (N C + p (AE)ᵀ) L⁻¹. This nearly cancels the rows' part, so it must round as that did: the same
         # N and p, AE summed over the rows, and not made symmetric.
         if inducing.straight:
-            return _by_gram(inducing, summary, bound)
+            return _by_gram(inducing, bound)
         AE = rest.reshape(weights.psi1Y.shape)
         inner = weights.matrix @ summary.C[0] + weights.psi1Y @ AE.T
         by_K = -0.5 * native.solve(inducing.whitening.L, inner.T, transposed=True).T
@@ -255,7 +264,7 @@ class GPLVM(Model):
     def gram_weights(
         self, inducing: Inducing, summary: Summary, bound: Bound, weights: Weights, rest: Floats
     ) -> Floats:
-        by_gram = _by_gram(inducing, summary, bound)
+        by_gram = _by_gram(inducing, bound)
         if self.loops.factored:
             assert summary.pairs is not None
             native.add_through_pairs(by_gram, weights.matrix, summary.pairs)

@@ -12,8 +12,9 @@ import numpy as np
 import precise
 import pytest
 import reference
-from problems import REGRESSION, Problem, Result, evaluate, make, reference_of
+from problems import REGRESSION, Problem, Result, change, evaluate, make, reference_of
 
+from mpigp import models
 from mpigp.parameters import Globals
 
 GRADIENTS = ("Z", "alpha", "variance", "beta")
@@ -28,7 +29,9 @@ class Case(NamedTuple):
 
 
 PROMISED = [Case(width, beta, 1e-8) for width in (10.0, 6.0) for beta in (1e2, 1e4, 1e6)]
-OTHERS = [  # either side of where the engine may take ∂F/∂K_mn from K_mn itself; and points closer still
+OTHERS = [  # either side of where the engine may take its sums, and ∂F/∂K_mn, from K_mn itself; and points closer still
+    Case(6.0, 0.07, 1e-6),
+    Case(6.0, 0.075, 1e-6),
     Case(6.0, 1.9, 1e-8),
     Case(6.0, 2.1, 1e-8),
     Case(6.0, 190.0, 1e-6),
@@ -92,6 +95,20 @@ def test_other_noise_and_jitter_keep_the_promise_too(case):
     for name, expected in found.gradient.items():
         error = np.abs(found.result.gradients()[name] - expected).max() / np.abs(expected).max()
         assert error <= 1e-5, name
+
+
+@pytest.mark.parametrize("width", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize(("share", "tolerance"), [(0.99, 1e-10), (1.01, 1e-12)])
+def test_sums_straight_from_the_kernel_keep_ten_digits_of_the_bound(width, share, tolerance):
+    """On either side of the least noise for which the engine takes them so."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(300, 2)), rng.normal(size=(40, 2))
+    problem = Problem(X, np.empty(0), np.sin(2 * X[:, :1]), Globals(Z, 1.0, np.full(2, width**-2), 1.0))
+    smallest = models.Inducing(REGRESSION.loops, Z, problem.parameters.alpha, 1e-4, 1.0).whitening.L[-1, -1]
+    problem = change(problem, beta=share * models.STRAIGHT_SUMS * smallest**2)
+    _, values = reference_of(REGRESSION, problem, 1e-4)
+    expected, _ = precise.regression(**values)
+    assert evaluate(REGRESSION, *problem, 1e-4).bound == pytest.approx(expected, rel=tolerance, abs=tolerance * 300)
 
 
 @pytest.mark.parametrize("shape", [(9, 1, 1, 1), (20, 4, 2, 3)], ids=str)

@@ -329,7 +329,12 @@ def test_derivatives_by_the_statistics_agree_with_complex_steps():
     by_C = reference.complex_step(F, values, "C")
     # The reference's Cholesky reads the lower triangle alone: its derivative is symmetric after adding its transpose.
     by_C = np.tril(by_C, -1) * 0.5 + np.tril(by_C, -1).T * 0.5 + np.diag(np.diag(by_C))
-    expected = {"by_C": by_C, **{f"by_{k}": reference.complex_step(F, values, k) for k in ("b", "variance", "beta")}}
+    by_L = by_C @ values["C"] + 0.5 * reference.complex_step(F, values, "b") @ values["b"].T
+    expected = {
+        "by_C": by_C,
+        "by_L": by_L,
+        **{f"by_{k}": reference.complex_step(F, values, k) for k in ("b", "variance", "beta")},
+    }
     for name, value in expected.items():
         # Rounding: all matrices are well-conditioned.
         np.testing.assert_allclose(getattr(found, name), value, rtol=1e-12, atol=1e-13, err_msg=name)

@@ -37,7 +37,7 @@ def fitted() -> tuple[Posterior, Candidates, np.ndarray]:
         None,
         None,
     )
-    return posterior, candidates(posterior, mu, S), Y
+    return posterior, candidates(mu, S), Y
 
 
 def expected_bound(posterior: Posterior, mu: np.ndarray, S: np.ndarray, y: np.ndarray) -> float:
@@ -66,7 +66,7 @@ def test_the_bound_is_the_expected_log_density_less_the_divergence(fitted, holes
 @pytest.mark.parametrize("holes", [False, True], ids=["whole", "with holes"])
 def test_derivatives_agree_with_central_differences(fitted, holes):
     posterior, training, Y = fitted
-    problem = _Problem(posterior, 1)
+    problem = _Problem(posterior, training, 1)
     rng = np.random.default_rng(2)
     there = rng.random((N, D)) < 0.6 if holes else np.ones((N, D), bool)
     observed = np.hstack([there, there @ problem.members]).astype(float) if holes else None
@@ -92,10 +92,24 @@ def test_no_training_row_has_a_better_bound_at_the_latent_point_it_was_trained_a
     assert (found.bound >= np.array(there) - 1e-6).all()
 
 
+@pytest.mark.parametrize("holes", [False, True], ids=["whole", "with holes"])
+def test_starts_are_the_training_rows_with_the_best_bounds(fitted, holes):
+    posterior, training, Y = fitted
+    problem, Y, observed = _Problem(posterior, training, 1), Y[:7].copy(), None
+    if holes:
+        there = np.random.default_rng(3).random(Y.shape) < 0.6
+        observed, Y = np.hstack([there, there @ problem.members]).astype(float), np.where(there, Y, 0.0)
+    mu, _ = problem._starts(Y, observed)
+    for row in range(7):
+        of_row = np.repeat(Y[[row]], N, axis=0), None if observed is None else np.repeat(observed[[row]], N, axis=0)
+        order = np.argsort(-problem.bounds(training.mu, training.S, *of_row)[0])
+        np.testing.assert_array_equal(mu[:, row], training.mu[order[: len(mu)]])
+
+
 def test_maxima_are_stationary(fitted):
     posterior, training, Y = fitted
     found = embed(posterior, training, Y[:30])
-    _, by_mu, by_S = _Problem(posterior, 1).bounds(found.mu, found.S, Y[:30].copy(), None)
+    _, by_mu, by_S = _Problem(posterior, training, 1).bounds(found.mu, found.S, Y[:30].copy(), None)
     # Three steps that gained less than 1e-9 of the value: slopes of √1e-9 times curvatures of 20.
     assert np.abs(by_mu).max() < 1e-2
     assert np.abs(by_S * found.S).max() < 1e-2

@@ -7,6 +7,7 @@ import pytest
 import reference
 from problems import LATENT, REGRESSION, Problem, change, evaluate, make, reference_of
 
+from mpigp import models
 from mpigp.rounds import EvaluationFailed
 
 both = pytest.mark.parametrize("model", [REGRESSION, LATENT], ids=lambda model: model.name)
@@ -63,6 +64,14 @@ def check(model, problem: Problem, jitter: float, tolerance: float = 1e-8) -> No
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_gradients_agree_with_complex_steps(model, shape):
     check(model, make(*shape), 1e-6)
+
+
+@pytest.mark.parametrize(("straight", "straight_sums"), [(0.0, 0.0), (np.inf, 0.0), (np.inf, np.inf)])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_each_way_to_regressions_gradients_agrees_with_complex_steps(shape, straight, straight_sums, monkeypatch):
+    monkeypatch.setattr(models, "STRAIGHT", straight)
+    monkeypatch.setattr(models, "STRAIGHT_SUMS", straight_sums)
+    check(REGRESSION, make(*shape), 1e-2)
 
 
 @both

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpigp.optimizers.many import minimise
+from mpigp.optimizers import many
 
 RNG = np.random.default_rng(0)
 ROUNDS, TOLERANCE = 500, 1e-14
+
+
+def minimise(objective, start, rounds, tolerance):
+    """Follow one start for each row, in units of one."""
+    return many.minimise(objective, start[None], np.ones_like(start)[None], 0, rounds, tolerance)
 
 
 def rosenbrock(point: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -62,3 +67,47 @@ def test_a_row_that_starts_without_a_value_stays_where_it_is():
     point, value = minimise(lambda p, _: (np.full(len(p), np.inf), p), np.ones((2, 3)), ROUNDS, TOLERANCE)
     np.testing.assert_array_equal(point, 1.0)
     assert np.isinf(value).all()
+
+
+def test_units_are_those_of_the_variables():
+    """In units of 1/√curvature a quadratic is a sphere: one step to learn its size, one to its minimum."""
+    scales = np.array([1e-4, 1.0, 1e4])
+
+    def quadratic(point: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return 0.5 * (scales * (point - 1) ** 2).sum(axis=1), scales * (point - 1)
+
+    start = np.zeros((1, 5, 3))
+    point, _ = many.minimise(quadratic, start, np.broadcast_to(scales**-0.5, start.shape).copy(), 0, 3, TOLERANCE)
+    np.testing.assert_allclose(point, 1.0, rtol=1e-12)
+
+
+def test_the_best_of_several_starts_is_followed_and_the_row_is_told_of_it():
+    depths = np.array([1.0, 2.0])
+
+    def two_wells(point: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Wells at −1 and 1: that at 1 is the deeper one in even rows."""
+        x, tilt = point[:, 0], np.where(rows % 2, 0.1, -0.1) * depths[rows]
+        return (x**2 - 1) ** 2 + tilt * x, (4 * x * (x**2 - 1) + tilt)[:, None]
+
+    starts = np.array([[[-0.8], [-0.8]], [[0.9], [0.9]]])
+    point, value = many.minimise(two_wells, starts, np.ones_like(starts), 4, ROUNDS, TOLERANCE)
+    np.testing.assert_array_equal(np.sign(point[:, 0]), [1.0, -1.0])
+    assert (value < 0).all()
+    for row in range(2):
+        alone = many.minimise(
+            lambda x, _, row=row: two_wells(x, np.full(len(x), row)),
+            starts[:, [row]],
+            np.ones((2, 1, 1)),
+            4,
+            ROUNDS,
+            TOLERANCE,
+        )
+        np.testing.assert_array_equal(alone[0][0], point[row])
+
+
+def test_a_start_without_a_value_is_not_the_best():
+    def walled(point: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.where(point[:, 0] > 0, (point[:, 0] - 0.5) ** 2, np.nan), 2 * (point - 0.5)
+
+    point, _ = many.minimise(walled, np.array([[[-1.0]], [[2.0]]]), np.ones((2, 1, 1)), 3, ROUNDS, TOLERANCE)
+    np.testing.assert_allclose(point, 0.5, atol=1e-6)

@@ -95,3 +95,16 @@ def test_the_gradient_through_the_gram_matrix_agrees_with_complex_steps(m, q):
     # Sums of at most 81 numbers near one.
     np.testing.assert_allclose(by_Z, reference.complex_step(weighted, values, "Z"), rtol=0, atol=2e-14)
     np.testing.assert_allclose(by_alpha, reference.complex_step(weighted, values, "alpha"), rtol=0, atol=2e-13)
+
+
+@pytest.mark.parametrize(("n", "count"), [(3, 3), (8, 1), (301, 4)])
+def test_the_largest_dot_products_come_first_and_of_equal_ones_the_first(n, count):
+    rng = np.random.default_rng(n)
+    left, right = rng.integers(-3, 4, (7, 13)).astype(float), rng.integers(-3, 4, (n, 13)).astype(float)  # exact, ties
+    expected = np.argsort(-(left @ right.T), axis=1, kind="stable")[:, :count]
+    np.testing.assert_array_equal(native.largest_dots(left, right, count), expected)
+
+
+def test_more_dot_products_than_there_are_are_refused():
+    with pytest.raises(ValueError, match="do not fit"):
+        native.largest_dots(np.ones((2, 3)), np.ones((4, 3)), 5)

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from mpigp.embedding import CANDIDATES, Candidates, Embedding, candidates, embed, reconstruct
+from mpigp.embedding import Candidates, Embedding, candidates, embed, reconstruct
 from mpigp.estimators.estimator import EXPECTED, Data, Estimator, Floats, for_each_output
 from mpigp.hdf5 import dataset
 from mpigp.learned import Learned
@@ -189,8 +189,7 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
         )
 
     def _candidates(self) -> Candidates:
-        step = max(1, -(-len(self.embedding_) // CANDIDATES))
-        return candidates(self.posterior_, self.embedding_[::step], self.embedding_variance_[::step])
+        return candidates(self.embedding_, self.embedding_variance_)
 
     def _take(self, learned: Learned) -> None:
         super()._take(learned)

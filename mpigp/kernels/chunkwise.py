@@ -112,10 +112,13 @@ class Chunkwise(Loops):
     def gradient_sums(self, words: Words, scale: Floats) -> Floats:
         return from_digits(words.reshape(-1, DIGITS))
 
-    def regression_statistics(self, points: native.Kernel, rows: native.Rows, inverse: Floats, part: Part) -> int:
+    def regression_statistics(
+        self, points: native.Kernel, rows: native.Rows, inverse: Floats | None, part: Part
+    ) -> int:
         misfits = 0
         for chunk in _chunks(rows, part.first, part.last):
-            A = inverse @ self.between(points.Z, rows.mu[chunk], points.alpha)
+            K = self.between(points.Z, rows.mu[chunk], points.alpha)
+            A = K if inverse is None else inverse @ K
             misfits += _add_words(part, np.concatenate([native.packed(A @ A.T), (A @ rows.Y[chunk]).ravel()]))
         return misfits
 

@@ -64,8 +64,10 @@ class Loops(ABC):
         """Return the sums of the second round from their words."""
 
     @abstractmethod
-    def regression_statistics(self, points: native.Kernel, rows: native.Rows, inverse: Floats, part: Part) -> int:
-        """Add AAᵀ (packed) and AY (m, d), A = L⁻¹K."""
+    def regression_statistics(
+        self, points: native.Kernel, rows: native.Rows, inverse: Floats | None, part: Part
+    ) -> int:
+        """Add AAᵀ (packed) and AY (m, d), A = L⁻¹K with `inverse` and A = K without."""
 
     @abstractmethod
     def regression_gradient(

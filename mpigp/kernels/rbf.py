@@ -52,7 +52,9 @@ class RBF(Loops):
     def gradient_sums(self, words: Words, scale: Floats) -> Floats:
         return from_two_words(words, scale)
 
-    def regression_statistics(self, points: native.Kernel, rows: native.Rows, inverse: Floats, part: Part) -> int:
+    def regression_statistics(
+        self, points: native.Kernel, rows: native.Rows, inverse: Floats | None, part: Part
+    ) -> int:
         return native.regression_statistics(points, rows, inverse, *part)
 
     def regression_gradient(
@@ -94,7 +96,7 @@ class RBF(Loops):
         by_S: Floats,
         part: Part,
     ) -> int:
-        return native.gplvm_gradient(points, rows, matrix, psi1Y, by_mu, by_S, None, *part, FINE)
+        return native.gplvm_gradient(points, rows, matrix, psi1Y, by_mu, by_S, *part, FINE)
 
     def gplvm_bounds(
         self,
@@ -109,9 +111,7 @@ class RBF(Loops):
         by_S: Floats,
         values: Floats,
     ) -> None:
-        sums = points.Z.size + points.alpha.size  # gradients of Z and alpha, not wanted
-        words, scale = np.zeros(2 * sums, np.int64), np.zeros(sums)
-        native.gplvm_gradient(points, rows, matrix, psi1Y, by_mu, by_S, values, first, last, words, scale, space, 1.0)
+        native.gplvm_bounds(points, rows, first, last, space, matrix, psi1Y, by_mu, by_S, values)
 
     def gplvm_moments(
         self,

@@ -8,11 +8,11 @@ matrix here, so a lower triangle as an upper one, and products in the reverse or
 import numpy as np
 
 from libc.math cimport M_PI, fabs, isfinite, log
-from scipy.linalg.cython_blas cimport dgemm, dsyrk, dtrmm, dtrsm
+from scipy.linalg.cython_blas cimport dsyrk, dtrmm, dtrsm
 from scipy.linalg.cython_lapack cimport dpotrf, dpotri, dpstrf, dtrtri
 
 cdef char UPPER = b"U", LEFT = b"L", RIGHT = b"R", PLAIN = b"N", TRANSPOSED = b"T"
-cdef double ONE = 1.0, HALF = 0.5
+cdef double ONE = 1.0
 
 # Factors
 
@@ -70,11 +70,13 @@ cdef void solve_in_place(const double[:, ::1] L, double[:, ::1] B, bint transpos
     dtrsm(&RIGHT, &UPPER, &TRANSPOSED if transposed else &PLAIN, &PLAIN, &k, &m, &ONE, <double *>&L[0, 0], &m, &B[0, 0], &k)
 
 
-cdef void both_sides(const double[:, ::1] M, double[:, ::1] W, double factor) noexcept:
-    """Make W (m, m) factor/2 Mᵀ (W + Wᵀ) M, exactly symmetric; M is lower triangular."""
+cdef void both_sides(const double[:, ::1] M, double[:, ::1] W, double factor, bint transposed=False) noexcept:
+    """Make W (m, m) factor/2 Mᵀ (W + Wᵀ) M, or with M and Mᵀ exchanged, exactly symmetric; M is lower triangular."""
     cdef int m = M.shape[0]
-    dtrmm(&LEFT, &UPPER, &PLAIN, &PLAIN, &m, &m, &factor, <double *>&M[0, 0], &m, &W[0, 0], &m)
-    dtrmm(&RIGHT, &UPPER, &TRANSPOSED, &PLAIN, &m, &m, &ONE, <double *>&M[0, 0], &m, &W[0, 0], &m)
+    cdef char *left = &TRANSPOSED if transposed else &PLAIN
+    cdef char *right = &PLAIN if transposed else &TRANSPOSED
+    dtrmm(&LEFT, &UPPER, left, &PLAIN, &m, &m, &factor, <double *>&M[0, 0], &m, &W[0, 0], &m)
+    dtrmm(&RIGHT, &UPPER, right, &PLAIN, &m, &m, &ONE, <double *>&M[0, 0], &m, &W[0, 0], &m)
     make_symmetric(W)
 
 
@@ -98,7 +100,7 @@ cdef void clear_above(double[:, ::1] L) noexcept:
 def group_bound(C, b, double n, double YY, double variance, double beta):
     """Return what a group of outputs adds to F, and its derivatives: mpigp.bound.group_bound has the formulas.
 
-    value, ∂F/∂C, ∂F/∂b, ∂F/∂variance, ∂F/∂beta, L_B, g; None where they have no value
+    value, ∂F/∂C, ∂F/∂b, ∂F/∂C C + ½ ∂F/∂b bᵀ, ∂F/∂variance, ∂F/∂beta, L_B, g; None where they have no value
     """
     cdef const double[:, ::1] C_ = C
     cdef int m = b.shape[0], d = b.shape[1], i, j, info
@@ -155,8 +157,10 @@ def group_bound(C, b, double n, double YY, double variance, double beta):
     by_beta = 0.5 * n * d / beta - 0.5 * YY + 0.5 * s * cc + variance * by_s
     if not isfinite(value):
         return None
+    by_L = 0.5 * s * d * C
+    by_L -= derivative
     derivative *= s
-    return value, derivative, beta * s * solution, beta * by_s, by_beta, factor_P, solution
+    return value, derivative, beta * s * solution, by_L, beta * by_s, by_beta, factor_P, solution
 
 
 # What the models make of their sums, and of the bound's derivatives
@@ -203,10 +207,10 @@ def whitened(const double[:, ::1] pairs, const double[:, ::1] root_K, const doub
     return result
 
 
-def sandwiched(const double[:, ::1] inverse, W, double factor):
-    """Return factor/2 L⁻ᵀ (W + Wᵀ) L⁻¹ (m, m), exactly symmetric."""
+def sandwiched(const double[:, ::1] inverse, W, double factor, bint transposed=False):
+    """Return factor/2 L⁻ᵀ (W + Wᵀ) L⁻¹ (m, m), or factor/2 L⁻¹ (W + Wᵀ) L⁻ᵀ, exactly symmetric."""
     result = W.copy()
-    both_sides(inverse, result, factor)
+    both_sides(inverse, result, factor, transposed)
     return result
 
 
@@ -242,21 +246,14 @@ def absolute_total(const double[:, ::1] matrix, double n, const double[:, ::1] p
     return n * of_matrix + of_psi1Y
 
 
-def by_gram(by_C, const double[:, :, ::1] C, by_b, const double[:, ::1] b, const double[:, ::1] inverse,
-            const double[:, ::1] K):
-    """Return −L⁻ᵀ (Σ ∂F/∂C C + ½ ∂F/∂b bᵀ) L⁻¹ ∘ K (m, m), made symmetric; the sum is over the groups."""
-    cdef const double[:, :, ::1] by_C_ = by_C
-    cdef const double[:, ::1] by_b_ = by_b
-    cdef int m = b.shape[0], d = b.shape[1], k, i, j
-    cdef double zero = 0.0
-    result = np.empty((m, m))
+def by_gram(by_L, const double[:, ::1] inverse, const double[:, ::1] K):
+    """Return −L⁻ᵀ by_L L⁻¹ ∘ K (m, m), exactly symmetric."""
+    result = by_L.copy()
     cdef double[:, ::1] out = result
-    dgemm(&TRANSPOSED, &PLAIN, &m, &m, &d, &HALF, <double *>&b[0, 0], &d, <double *>&by_b_[0, 0], &d, &zero, &out[0, 0], &m)
-    for k in range(C.shape[0]):
-        dgemm(&PLAIN, &PLAIN, &m, &m, &m, &ONE, <double *>&C[k, 0, 0], &m, <double *>&by_C_[k, 0, 0], &m, &ONE, &out[0, 0], &m)
+    cdef Py_ssize_t i, j
     both_sides(inverse, out, -1.0)
-    for i in range(m):
-        for j in range(m):
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
             out[i, j] *= K[i, j]
     return result
 

@@ -24,6 +24,11 @@ cdef extern from "rbf.h":
         int64_t *words
         const double *scale
         double fine
+    ctypedef struct searches_t:
+        int64_t n, k
+        double *records
+    int64_t search_places(int64_t)
+    int64_t search_record(int64_t)
     ctypedef struct rbf_functions:
         int64_t (*regression_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, sums_t,
                                          double *) noexcept nogil
@@ -33,12 +38,20 @@ cdef extern from "rbf.h":
                                    double *, double *, double *) noexcept nogil
         int64_t (*gplvm_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, sums_t, double *) noexcept nogil
         int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *, double *,
-                                  double *, double *, sums_t, double *) noexcept nogil
+                                  double *, sums_t, double *) noexcept nogil
+        void (*gplvm_bounds)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *, double *,
+                             double *, double *, double *) noexcept nogil
         void (*gplvm_moments)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, int64_t, const double *,
                               int64_t, double *, double *, double *) noexcept nogil
         void (*exponential)(const double *, double *, int64_t, int64_t) noexcept nogil
         void (*chunk_dots)(const double *, int64_t, int64_t, const double *, int64_t, int64_t, int64_t, int64_t,
                            double *) noexcept nogil
+        void (*largest_dots)(const double *, int64_t, const double *, int64_t, int64_t, int64_t, int64_t *,
+                             double *) noexcept nogil
+        void (*search_begin)(const searches_t *, const double *, const double *) noexcept nogil
+        int64_t (*search_advance)(const searches_t *, int64_t *, int64_t, const double *, const double *, double,
+                                  double *) noexcept nogil
+        void (*search_points)(const searches_t *, const int64_t *, int64_t, int, double *) noexcept nogil
         const char *name
     const rbf_functions *rbf_dispatch()
     int64_t rbf_workspace(int64_t, int64_t, int64_t, int64_t)
@@ -108,17 +121,22 @@ cdef sums_t sums(int64_t[::1] words, const double[::1] scale, double fine) noexc
 # the workspace; each returns the number of sums that did not fit their words.
 
 
+cdef inline const double *matrix_or_null(const double[:, ::1] matrix) noexcept:
+    return NULL if matrix is None else &matrix[0, 0]
+
+
 def regression_statistics(Kernel kernel, Rows rows, const double[:, ::1] inverse, int64_t first, int64_t last,
                           int64_t[::1] words, const double[::1] scale, double[::1] space):
-    """Add AAᵀ (packed lower triangle) and AY, A = L⁻¹K."""
+    """Add AAᵀ (packed lower triangle) and AY, A = L⁻¹K with `inverse` and A = K without."""
     cdef sums_t out = sums(words, scale, 0)
+    cdef const double *L_inverse = matrix_or_null(inverse)
     cdef int64_t misfits
     with nogil:
-        misfits = functions.regression_statistics(&kernel.k, &rows.r, first, last, &inverse[0, 0], out, &space[0])
+        misfits = functions.regression_statistics(&kernel.k, &rows.r, first, last, L_inverse, out, &space[0])
     return misfits
 
 
-def regression_gradient(Kernel kernel, Rows rows, inverse, const double[:, ::1] weight,
+def regression_gradient(Kernel kernel, Rows rows, const double[:, ::1] inverse, const double[:, ::1] weight,
                         const double[:, ::1] weight_psi1Y, const double[:, ::1] fit, int64_t first, int64_t last,
                         int64_t[::1] words, const double[::1] scale, double[::1] space, double fine):
     """Add the gradients of Z (m, q) and alpha (q,) through dF/dK, and with `inverse` AE (m, d).
@@ -126,12 +144,8 @@ def regression_gradient(Kernel kernel, Rows rows, inverse, const double[:, ::1] 
     dF/dK = weight A + weight_psi1Y Eᵀ, E = Y − Aᵀ fit, with `inverse`; weight K + weight_psi1Y Yᵀ without.
     """
     cdef sums_t out = sums(words, scale, fine)
-    cdef const double[:, ::1] factor
-    cdef const double *L_inverse = NULL
+    cdef const double *L_inverse = matrix_or_null(inverse)
     cdef int64_t misfits
-    if inverse is not None:
-        factor = inverse
-        L_inverse = &factor[0, 0]
     with nogil:
         misfits = functions.regression_gradient(&kernel.k, &rows.r, first, last, L_inverse, &weight[0, 0],
                                                 &weight_psi1Y[0, 0], &fit[0, 0], out, &space[0])
@@ -149,23 +163,27 @@ def gplvm_statistics(Kernel kernel, Rows rows, int64_t first, int64_t last,
 
 
 def gplvm_gradient(Kernel kernel, Rows rows, const double[:, ::1] weight_psi2, const double[:, ::1] weight_psi1Y,
-                   double[:, ::1] grad_mu, double[:, ::1] grad_S, values, int64_t first, int64_t last, int64_t[::1] words,
+                   double[:, ::1] grad_mu, double[:, ::1] grad_S, int64_t first, int64_t last, int64_t[::1] words,
                    const double[::1] scale, double[::1] space, double fine):
     """Add the gradients of Z (m, q) and alpha (q,), and set those of mu and S of these rows.
 
-    weight_psi2 : (pairs, groups).   values : (n,), set to what each row adds to the bound, or None
+    weight_psi2 : (pairs, groups)
     """
     cdef sums_t out = sums(words, scale, fine)
     cdef int64_t misfits
-    cdef double[::1] of_rows
-    cdef double *value = NULL
-    if values is not None:
-        of_rows = values
-        value = &of_rows[0]
     with nogil:
         misfits = functions.gplvm_gradient(&kernel.k, &rows.r, first, last, &weight_psi2[0, 0], &weight_psi1Y[0, 0],
-                                           &grad_mu[0, 0], &grad_S[0, 0], value, out, &space[0])
+                                           &grad_mu[0, 0], &grad_S[0, 0], out, &space[0])
     return misfits
+
+
+def gplvm_bounds(Kernel kernel, Rows rows, int64_t first, int64_t last, double[::1] space,
+                 const double[:, ::1] weight_psi2, const double[:, ::1] weight_psi1Y, double[:, ::1] grad_mu,
+                 double[:, ::1] grad_S, double[::1] values):
+    """Set what each row adds to the bound (n,), and its gradients by mu and S (n, q); weight_psi2 is (pairs, groups)."""
+    with nogil:
+        functions.gplvm_bounds(&kernel.k, &rows.r, first, last, &weight_psi2[0, 0], &weight_psi1Y[0, 0], &grad_mu[0, 0],
+                               &grad_S[0, 0], &values[0], &space[0])
 
 
 def regression_moments(Kernel kernel, Rows rows, int64_t first, int64_t last, double[::1] space,
@@ -199,6 +217,85 @@ def chunk_dots(const double[:, :] left, const double[:, :] right, int64_t chunk)
             functions.chunk_dots(&left[0, 0], left.shape[0], left.strides[0] // 8, &right[0, 0], right.shape[0],
                                  right.strides[0] // 8, n, chunk, &out[0, 0, 0])
     return result
+
+
+def largest_dots(const double[:, ::1] left, const double[:, ::1] right, int64_t count):
+    """Return which `count` of right (b, k) have the largest dot products with each of left (a, k): (a, count), the largest
+    first. `count` is at most b."""
+    if right.shape[1] != left.shape[1] or not 0 < count <= right.shape[0]:
+        raise ValueError("left, right and count do not fit")
+    result = np.empty((left.shape[0], count), np.int64)
+    cdef int64_t[:, ::1] which = result
+    cdef double[::1] space = np.empty((right.shape[0] + 7) * (right.shape[1] + 4) + 8 + count)
+    if left.shape[0]:
+        with nogil:
+            functions.largest_dots(&left[0, 0], left.shape[0], &right[0, 0], right.shape[0], left.shape[1], count,
+                                   &which[0, 0], &space[0])
+    return result
+
+
+cdef class Searches:
+    """n problems of k variables on their way to a minimum: mpigp.optimizers.many has the algorithm.
+
+    start : (n, k).   units : (n, k), of each variable
+    """
+
+    cdef searches_t s
+    cdef object memory
+    cdef double[::1] space
+
+    def __init__(self, const double[:, ::1] start, const double[:, ::1] units):
+        cdef double[::1] records
+        self.s.n, self.s.k = start.shape[0], start.shape[1]
+        if units.shape[0] != self.s.n or units.shape[1] != self.s.k or not start.size:
+            raise ValueError("start and units do not fit")
+        self.memory = np.empty(self.s.n * search_record(self.s.k) + 8)
+        records = self.memory[-self.memory.ctypes.data // 8 % 8 :]
+        self.s.records = &records[0]
+        self.space = np.empty(search_places(self.s.k) + 8)
+        with nogil:
+            functions.search_begin(&self.s, &start[0, 0], &units[0, 0])
+
+    def trials(self, const int64_t[::1] numbers):
+        """Return the points (a, k) at which the problems of these numbers (a,) want to be evaluated."""
+        return self.read(numbers, True)
+
+    def points(self, const int64_t[::1] numbers):
+        """Return the best points (a, k) so far of the problems of these numbers (a,)."""
+        return self.read(numbers, False)
+
+    cdef read(self, const int64_t[::1] numbers, bint ahead):
+        result = np.empty((numbers.shape[0], self.s.k))
+        cdef double[:, ::1] out = result
+        if numbers.shape[0]:
+            with nogil:
+                functions.search_points(&self.s, &numbers[0], numbers.shape[0], ahead, &out[0, 0])
+        return result
+
+    def values(self):
+        """Return the values (n,) at the best points so far."""
+        result = np.empty(self.s.n)
+        cdef double[::1] out = result
+        cdef int64_t i
+        for i in range(self.s.n):
+            out[i] = self.s.records[i * search_record(self.s.k)]
+        return result
+
+    def advance(self, const int64_t[::1] numbers, const double[::1] values, const double[:, ::1] gradients,
+                double tolerance):
+        """Take in the values (a,) and gradients (a, k) at the trials of these problems, and return the numbers of those
+        that are not at their end."""
+        result = np.array(numbers)
+        cdef int64_t[::1] alive = result
+        cdef int64_t left = 0
+        cdef double *by = <double *>((<size_t>&self.space[0] + 63) // 64 * 64)
+        if values.shape[0] != alive.shape[0] or gradients.shape[0] != alive.shape[0] or gradients.shape[1] != self.s.k:
+            raise ValueError("numbers, values and gradients do not fit")
+        if alive.shape[0]:
+            with nogil:
+                left = functions.search_advance(&self.s, &alive[0], alive.shape[0], &values[0], &gradients[0, 0],
+                                                tolerance, by)
+        return result[:left]
 
 
 def add_digits(const double[:, ::1] values, int64_t[:, ::1] digits, int bits, int least):

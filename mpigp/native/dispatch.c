@@ -7,7 +7,9 @@
 #define TABLE(isa)                                                                                                   \
     {                                                                                                                \
         #isa, regression_statistics_##isa, regression_gradient_##isa, regression_moments_##isa,                      \
-            gplvm_statistics_##isa, gplvm_gradient_##isa, gplvm_moments_##isa, exponential_##isa, chunk_dots_##isa,  \
+            gplvm_statistics_##isa, gplvm_gradient_##isa, gplvm_bounds_##isa, gplvm_moments_##isa,                   \
+            exponential_##isa, chunk_dots_##isa, largest_dots_##isa, search_begin_##isa, search_advance_##isa,       \
+            search_points_##isa,                                                                                     \
     }
 
 /* MPIGP_INSTRUCTION_SET may name a slower build than the CPU could run, to test it. */

@@ -108,9 +108,57 @@ int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, int64_t first,
     return misfits;
 }
 
+/* powers = [Z, Z^2], [q][m] */
+static void take_powers(const rbf_t *k, double *powers)
+{
+    for (int64_t j = 0; j < k->m; j++)
+        for (int64_t q = 0; q < k->q; q++) {
+            double z = k->Z[j * k->q + q];
+            powers[q * k->m + j] = z;
+            powers[(k->q + q) * k->m + j] = z * z;
+        }
+}
+
+/* The sums over inducing points of g1 and r, [m][row]. */
+static void totals(const rbf_t *k, const double *g1, const double *r, int64_t ld, double *total1, double *total2)
+{
+    for (int64_t i = 0; i < ld; i += LANES) {
+        vec sum1 = {0}, sum2 = {0};
+        for (int64_t j = 0; j < k->m; j++) {
+            sum1 += load(g1 + j * ld + i);
+            sum2 += load(r + j * ld + i);
+        }
+        store(total1 + i, sum1);
+        store(total2 + i, sum2);
+    }
+}
+
+/* The sum over pairs of g (mu - (Z_m + Z_m') / 2)^2, from those of g, g Z, g Z^2 and g w. */
+INLINE vec psi2_moment(vec x, vec all2, vec mean, vec square, vec quadratic)
+{
+    return x * (x * all2 - 2 * mean) + 0.5 * square - 2 / LOG2E * quadratic;
+}
+
+/* The gradients by mu and S of dimension q, of the rows at `at`, from the sums over inducing points of g1 (mu - Z), g1 (mu - Z)^2 and
+ * g1, and those over pairs of g Z, the moment above and g. */
+INLINE void row_gradients(const block_t *b, const rbf_t *k, int64_t q, int64_t at, vec one1, vec two1, vec all1, vec mean,
+                          vec moment, vec all2, vec *by_mu, vec *by_S)
+{
+    vec x = load(b->muT + at), a = load(b->a + at), c = load(b->c + at);
+    *by_mu = -a * one1 - 2 * c * (x * all2 - mean) - (x + k->centre[q]);
+    *by_S = 0.5 * a * (a * two1 - all1) + c * (2 * c * moment - all2) - 0.5 + 0.5 / load(b->ST + at);
+}
+
+/* out[row][column] = in[column][row] */
+static void scatter(const double *in, int64_t rows, int64_t columns, int64_t ld, double *out)
+{
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t c = 0; c < columns; c++) out[i * columns + c] = in[c * ld + i];
+}
+
 int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last,
                             const double *weight_psi2, const double *weight_psi1Y, double *grad_mu, double *grad_S,
-                            double *values, sums_t out, double *space)
+                            sums_t out, double *space)
 {
     int64_t misfits = 0, nZ = k->m * k->q, Q = k->q;
     space = aligned(space);
@@ -121,11 +169,7 @@ int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, int64_t first, i
     double *powers = take(&space, 2 * nZ); /* Z and Z^2, [q][m] */
     double *to_m = take(&space, PANEL * nZ), *to_panels = take(&space, paneled(k->m) * Q);
     double *rZ = take(&space, 2 * Q * BLOCK), *rc = take(&space, 2 * nZ), *grad = take(&space, nZ + Q);
-    for (int64_t j = 0; j < k->m; j++)
-        for (int64_t q = 0; q < Q; q++) {
-            powers[q * k->m + j] = k->Z[j * Q + q];
-            powers[(Q + q) * k->m + j] = k->Z[j * Q + q] * k->Z[j * Q + q];
-        }
+    take_powers(k, powers);
     for (int64_t c = first; c < last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
         memset(grad, 0, (size_t)(nZ + Q) * 8);
@@ -157,44 +201,69 @@ int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, int64_t first, i
                 }
 
             /* rows: the gradients of mu and S, and alpha's sums over them */
-            for (int64_t i = 0; i < ld; i += LANES) {
-                vec sum1 = {0}, sum2 = {0};
-                for (int64_t j = 0; j < k->m; j++) {
-                    sum1 += load(g1 + j * ld + i);
-                    sum2 += load(r + j * ld + i);
-                }
-                store(total1 + i, sum1);
-                store(total2 + i, sum2);
-                if (values) {
-                    vec value = sum1 + sum2 - divergences(&b, k, i, ld);
-                    for (int v = 0; v < LANES && i + v < count; v++) values[start + i + v] = value[v];
-                }
-            }
+            totals(k, g1, r, ld, total1, total2);
             for (int64_t q = 0; q < Q; q++) {
                 vec by_alpha = {0};
                 for (int64_t i = 0; i < ld; i += LANES) {
                     int64_t at = q * ld + i;
-                    vec x = load(b.muT + at), S = load(b.ST + at), a = load(b.a + at), cq = load(b.c + at);
-                    vec all1 = load(total1 + i), all2 = load(total2 + i);
+                    vec x = load(b.muT + at), S = load(b.ST + at), all1 = load(total1 + i), all2 = load(total2 + i), by_mu, by_S;
                     vec inverse1 = 1 / (k->alpha[q] * S + 1.0), inverse2 = 1 / (2 * k->alpha[q] * S + 1.0);
-                    vec one1 = load(first1 + at), two1 = load(second1 + at), mean = load(rZ + at);
-                    vec moment = x * (x * all2 - 2 * mean) + 0.5 * load(rZ + Q * ld + at) -
-                                 2 / LOG2E * load(quadratic + at);
+                    vec two1 = load(second1 + at), mean = load(rZ + at);
+                    vec moment = psi2_moment(x, all2, mean, load(rZ + Q * ld + at), load(quadratic + at));
                     by_alpha += 0.5 * (S * all1 + two1 * inverse1) * inverse1 + (S * all2 + moment * inverse2) * inverse2;
-                    store(first1 + at, -a * one1 - 2 * cq * (x * all2 - mean) - (x + k->centre[q]));
-                    store(second1 + at, 0.5 * a * (a * two1 - all1) + cq * (2 * cq * moment - all2) - 0.5 + 0.5 / S);
+                    row_gradients(&b, k, q, at, load(first1 + at), two1, all1, mean, moment, all2, &by_mu, &by_S);
+                    store(first1 + at, by_mu);
+                    store(second1 + at, by_S);
                 }
                 grad[nZ + q] -= lane_sum(by_alpha);
             }
-            for (int64_t i = 0; i < count; i++)
-                for (int64_t q = 0; q < Q; q++) {
-                    grad_mu[(start + i) * Q + q] = first1[q * ld + i];
-                    grad_S[(start + i) * Q + q] = second1[q * ld + i];
-                }
+            scatter(first1, count, Q, ld, grad_mu + start * Q);
+            scatter(second1, count, Q, ld, grad_S + start * Q);
         }
         misfits += add_to_words(out, 0, grad, nZ + Q, MOST / (double)rows->all_chunks);
     }
     return misfits;
+}
+
+/* values[row] = what a row adds to the bound, and its gradients by mu and S. No sum goes over rows. */
+void ISA(gplvm_bounds)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *weight_psi2,
+                       const double *weight_psi1Y, double *grad_mu, double *grad_S, double *values, double *space)
+{
+    int64_t Q = k->q;
+    space = aligned(space);
+    block_t b = take_block(k, rows, &space);
+    double *g1 = take(&space, k->m * BLOCK), *g1Z = take(&space, 2 * Q * BLOCK), *row_weights = take(&space, PANEL * BLOCK);
+    double *r = take(&space, k->m * BLOCK), *rZ = take(&space, 2 * Q * BLOCK), *quadratic = take(&space, Q * BLOCK);
+    double *total1 = take(&space, BLOCK), *total2 = take(&space, BLOCK), *powers = take(&space, 2 * k->m * Q);
+    take_powers(k, powers);
+    for (int64_t start = first * rows->chunk; start < smaller(last * rows->chunk, rows->n); start += BLOCK) {
+        int64_t count = smaller(BLOCK, rows->n - start), ld = padded(count);
+        fill_block(&b, k, rows, start, count, ld);
+        product(weight_psi1Y, k->m, rows->d, b.YT, 0, g1, ld);
+        for (int64_t j = 0; j < k->m * ld; j += LANES) store(g1 + j, load(g1 + j) * load(b.psi1 + j));
+        product(powers, 2 * Q, k->m, g1, 0, g1Z, ld);
+        memset(r, 0, (size_t)(k->m * ld) * 8);
+        memset(quadratic, 0, (size_t)(Q * ld) * 8);
+        psi2_rows_block(k, b.panels, weight_psi2, rows->groups, b.OT, b.f, b.c, ld, b.w, row_weights, r, quadratic);
+        product(powers, 2 * Q, k->m, r, 0, rZ, ld);
+        totals(k, g1, r, ld, total1, total2);
+        for (int64_t i = 0; i < ld; i += LANES) {
+            vec value = load(total1 + i) + load(total2 + i) - divergences(&b, k, i, ld);
+            for (int v = 0; v < LANES && i + v < count; v++) values[start + i + v] = value[v];
+        }
+        for (int64_t q = 0; q < Q; q++)
+            for (int64_t i = 0; i < ld; i += LANES) {
+                int64_t at = q * ld + i;
+                vec x = load(b.muT + at), all1 = load(total1 + i), all2 = load(total2 + i), mean1 = load(g1Z + at);
+                vec two1 = x * (x * all1 - 2 * mean1) + load(g1Z + Q * ld + at), by_mu, by_S;
+                vec moment = psi2_moment(x, all2, load(rZ + at), load(rZ + Q * ld + at), load(quadratic + at));
+                row_gradients(&b, k, q, at, x * all1 - mean1, two1, all1, load(rZ + at), moment, all2, &by_mu, &by_S);
+                store(g1Z + at, by_mu);
+                store(rZ + at, by_S);
+            }
+        scatter(g1Z, count, Q, ld, grad_mu + start * Q);
+        scatter(rZ, count, Q, ld, grad_S + start * Q);
+    }
 }
 
 /* Of rows with uncertain inputs: mean[row] = psi1 weights (m, d), and second[row][k] = sum of weights_psi2[k] psi2 over the pairs. */
@@ -221,9 +290,7 @@ void ISA(gplvm_moments)(const rbf_t *k, const rows_t *rows, int64_t first, int64
                                 secondT + v * LANES, ld);
             }
         }
-        for (int64_t i = 0; i < count; i++) {
-            for (int64_t j = 0; j < d; j++) mean[(start + i) * d + j] = meanT[j * ld + i];
-            for (int64_t j = 0; j < count_psi2; j++) second[(start + i) * count_psi2 + j] = secondT[j * ld + i];
-        }
+        scatter(meanT, count, d, ld, mean + start * d);
+        scatter(secondT, count, count_psi2, ld, second + start * count_psi2);
     }
 }

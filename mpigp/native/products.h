@@ -109,9 +109,9 @@ static inline void product(const double *left, int64_t count, int64_t inner, con
 
 /* ---- products summed over rows ---------------------------------------------------------------------------------------- */
 
-/* out[i][j] += sum over rows of left[row][i] right[row][j]. */
+/* out[i][j] (+)= sum over rows of left[row][i] right[row][j]. */
 INLINE void outer_tile(const int NR, const int NV, const double *left, int64_t stride, const double *right, int64_t rows,
-                       double *out, int64_t places)
+                       int add, double *out, int64_t places)
 {
     vec s[TALL][WIDE];
     for (int i = 0; i < NR; i++)
@@ -127,34 +127,33 @@ INLINE void outer_tile(const int NR, const int NV, const double *left, int64_t s
     for (int i = 0; i < NR; i++)
         for (int v = 0; v < NV; v++) {
             double *at = out + i * places + v * LANES;
-            store(at, load(at) + s[i][v]);
+            store(at, add ? load(at) + s[i][v] : s[i][v]);
         }
 }
 
-/* The same for i < count and all j < m; where `triangular`, only for tiles that reach j <= i. */
+/* The same for i < count and all j < m; where `triangular`, only for vectors that reach j <= i. */
 static inline void outer(const double *left, int64_t stride, int64_t count, const double *right, int64_t rows, int64_t m,
-                  int triangular, double *out, int64_t places)
+                         int triangular, int add, double *out, int64_t places)
 {
     int64_t vectors = (m + LANES - 1) / LANES;
     for (int64_t v = 0, NV; v < vectors; v += NV) {
         NV = tile_vectors(vectors - v);
-        int64_t i = triangular ? v * LANES / TALL * TALL : 0;
-#define TILE(NR, NV) outer_tile(NR, NV, left + i, stride, right + v * LANES, rows, out + i * places + v * LANES, places)
-        for (; i + TALL <= count; i += TALL) {
-            switch (NV) {
-            case 3: TILE(TALL, 3); break;
-            case 2: TILE(TALL, 2); break;
-            case 1: TILE(TALL, 1); break;
+        int64_t first = triangular ? v * LANES : 0; /* a multiple of TALL */
+        for (int64_t i = first, NR; i < count; i += NR) {
+            NR = i + TALL <= count ? TALL : 1;
+            int64_t reached = triangular ? smaller(NV, (i - first) / LANES + 1) : NV;
+#define TILE(NR, NV) \
+    outer_tile(NR, NV, left + i, stride, right + v * LANES, rows, add, out + i * places + v * LANES, places)
+            switch (NR * 4 + reached) {
+            case TALL * 4 + 3: TILE(TALL, 3); break;
+            case TALL * 4 + 2: TILE(TALL, 2); break;
+            case TALL * 4 + 1: TILE(TALL, 1); break;
+            case 4 + 3: TILE(1, 3); break;
+            case 4 + 2: TILE(1, 2); break;
+            case 4 + 1: TILE(1, 1); break;
             }
-        }
-        for (; i < count; i++) {
-            switch (NV) {
-            case 3: TILE(1, 3); break;
-            case 2: TILE(1, 2); break;
-            case 1: TILE(1, 1); break;
-            }
-        }
 #undef TILE
+        }
     }
 }
 

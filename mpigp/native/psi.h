@@ -179,19 +179,23 @@ INLINE void psi2_tile(const int NP, const rbf_t *k, int64_t m, int64_t first, co
     for (int j = 0; j < NP; j++) psi2[j] += sums[j];
 }
 
+/* CALL(NP) for all pairs (m, m' <= m), m' from p on, NP at a time; `pair` is the number of (m, 0). */
+#define PAIRS(CALL)                                          \
+    for (int64_t m = 0; m < k->m; m++) {                     \
+        int64_t p = 0, pair = m * (m + 1) / 2;               \
+        for (; p + 4 <= m + 1; p += 4) CALL(4);              \
+        switch (m + 1 - p) {                                 \
+        case 3: CALL(3); break;                              \
+        case 2: CALL(2); break;                              \
+        case 1: CALL(1); break;                              \
+        }                                                    \
+    }
+
 static void psi2_block(const rbf_t *k, const double *panels, const double *f, const double *c, int64_t ld, double *w,
                        double *psi2)
 {
 #define TILE(NP) psi2_tile(NP, k, m, p, panels, f, c, ld, w, psi2 + pair + p)
-    for (int64_t m = 0; m < k->m; m++) {
-        int64_t p = 0, pair = m * (m + 1) / 2;
-        for (; p + 4 <= m + 1; p += 4) TILE(4);
-        switch (m + 1 - p) {
-        case 3: TILE(3); break;
-        case 2: TILE(2); break;
-        case 1: TILE(1); break;
-        }
-    }
+    PAIRS(TILE)
 #undef TILE
 }
 
@@ -222,25 +226,21 @@ static void psi2_row(const rbf_t *k, int64_t m, const double *panels, const doub
 
 /* With g = weight * psi2 of the pairs (m, m' <= m), the weight of m' = m halved:
  *   r[m][row] += g,  r[m'][row] += g;   quadratic[q][row] += g w_q;   with OT [group][row] the weight of a row is weight OT;
- *   to_m -= (sum_rows c_q g) Z_m',  to_panel -= (sum_rows c_q g) Z_m: the gradients of Z_m, four parts of a sum, and of the panel. */
-INLINE void psi2_gradient_tile(const int NP, const rbf_t *k, int64_t m, int64_t first, const double *panels,
-                               const double *weight, int64_t groups, const double *OT, const double *f, const double *c,
-                               int64_t ld, double *w, double *g, double *r, double *quadratic, double *to_m,
-                               double *to_panels)
+ *   where g is not NULL, it is kept, [j][row]. */
+INLINE void psi2_rows_tile(const int NP, const rbf_t *k, int64_t m, int64_t first, const double *panels,
+                           const double *weight, int64_t groups, const double *OT, const double *f, const double *c,
+                           int64_t ld, double *w, double *row_weights, double *g, double *r, double *quadratic)
 {
-    double *row_weights = g + PANEL * ld;
-    if (OT) product(weight, NP, groups, OT, 0, row_weights, ld);
-    const double *panel = panels + first * k->q;
-    double *to_panel = to_panels + first * k->q;
     vec e[4][2];
-    pair_weights(k, m, panel, w);
+    if (OT) product(weight, NP, groups, OT, 0, row_weights, ld);
+    pair_weights(k, m, panels + first * k->q, w);
     for (int64_t i = 0; i < ld; i += STEP) {
         psi2_exponentials(NP, k, f + m * ld, f + first * ld, c, w, ld, i, e);
         for (int j = 0; j < NP; j++)
             for (int v = 0; v < 2; v++) {
                 double *rj = r + (first + j) * ld + i + v * LANES;
                 e[j][v] *= OT ? load(row_weights + j * ld + i + v * LANES) : splat(weight[j]);
-                store(g + j * ld + i + v * LANES, e[j][v]);
+                if (g) store(g + j * ld + i + v * LANES, e[j][v]);
                 store(rj, load(rj) + e[j][v]);
             }
         for (int v = 0; v < 2; v++) {
@@ -261,6 +261,18 @@ INLINE void psi2_gradient_tile(const int NP, const rbf_t *k, int64_t m, int64_t 
             store(at + LANES, s1);
         }
     }
+}
+
+/* The same, and  to_m -= (sum_rows c_q g) Z_m',  to_panel -= (sum_rows c_q g) Z_m: the gradients of Z_m, four parts of a sum, and of
+ * the panel. */
+INLINE void psi2_gradient_tile(const int NP, const rbf_t *k, int64_t m, int64_t first, const double *panels,
+                               const double *weight, int64_t groups, const double *OT, const double *f, const double *c,
+                               int64_t ld, double *w, double *g, double *r, double *quadratic, double *to_m,
+                               double *to_panels)
+{
+    const double *panel = panels + first * k->q;
+    double *to_panel = to_panels + first * k->q;
+    psi2_rows_tile(NP, k, m, first, panels, weight, groups, OT, f, c, ld, w, g + PANEL * ld, g, r, quadratic);
     for (int64_t q = 0; q < k->q; q += 2) {
         int64_t odd = q + 1 < k->q ? q + 1 : q; /* the last dimension twice, where their number is odd */
         vec h[4][2];
@@ -289,15 +301,18 @@ static void psi2_gradient_block(const rbf_t *k, const double *panels, const doub
 #define TILE(NP)                                                                                                    \
     psi2_gradient_tile(NP, k, m, p, panels, weight + (pair + p) * groups, groups, OT, f, c, ld, w, g, r, quadratic, \
                        to_m + PANEL * k->q * m, to_panels)
-    for (int64_t m = 0; m < k->m; m++) {
-        int64_t p = 0, pair = m * (m + 1) / 2;
-        for (; p + 4 <= m + 1; p += 4) TILE(4);
-        switch (m + 1 - p) {
-        case 3: TILE(3); break;
-        case 2: TILE(2); break;
-        case 1: TILE(1); break;
-        }
-    }
+    PAIRS(TILE)
+#undef TILE
+}
+
+static void psi2_rows_block(const rbf_t *k, const double *panels, const double *weight, int64_t groups, const double *OT,
+                            const double *f, const double *c, int64_t ld, double *w, double *row_weights, double *r,
+                            double *quadratic)
+{
+#define TILE(NP)                                                                                                \
+    psi2_rows_tile(NP, k, m, p, panels, weight + (pair + p) * groups, groups, OT, f, c, ld, w, row_weights, NULL, r, \
+                   quadratic)
+    PAIRS(TILE)
 #undef TILE
 }
 

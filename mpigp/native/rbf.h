@@ -3,7 +3,7 @@
 #ifndef MPIGP_RBF_H
 #define MPIGP_RBF_H
 
-#include <stdint.h>
+#include "searches.h"
 
 /* The rows of one rank, row-major, and the chunks of `chunk` rows into which they are cut. */
 typedef struct {
@@ -42,14 +42,22 @@ typedef struct {
                                   const double *weights, int64_t d, double *mean, double *explained, double *workspace);      \
     int64_t gplvm_statistics_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, sums_t, double *workspace);    \
     int64_t gplvm_gradient_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, const double *weight_psi2,       \
-                                 const double *weight_psi1Y, double *grad_mu, double *grad_S, double *values, sums_t,         \
-                                 double *workspace);                                                                          \
+                                 const double *weight_psi1Y, double *grad_mu, double *grad_S, sums_t, double *workspace);     \
+    void gplvm_bounds_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, const double *weight_psi2,            \
+                            const double *weight_psi1Y, double *grad_mu, double *grad_S, double *values,                      \
+                            double *workspace);                                                                               \
     void gplvm_moments_##isa(const rbf_t *, const rows_t *, int64_t first, int64_t last, const double *weights, int64_t d,    \
                              const double *weights_psi2, int64_t count_psi2, double *mean, double *second,                    \
                              double *workspace);                                                                              \
     void exponential_##isa(const double *, double *out, int64_t n, int64_t repeat);                                           \
     void chunk_dots_##isa(const double *left, int64_t n_left, int64_t left_stride, const double *right, int64_t n_right,      \
-                          int64_t right_stride, int64_t length, int64_t chunk, double *out);
+                          int64_t right_stride, int64_t length, int64_t chunk, double *out);                                  \
+    void largest_dots_##isa(const double *left, int64_t n_left, const double *right, int64_t n_right, int64_t length,         \
+                            int64_t count, int64_t *which, double *workspace);                                                \
+    void search_begin_##isa(const searches_t *, const double *start, const double *units);                                    \
+    int64_t search_advance_##isa(const searches_t *, int64_t *alive, int64_t count, const double *values,                     \
+                                 const double *gradients, double tolerance, double *by);                                      \
+    void search_points_##isa(const searches_t *, const int64_t *numbers, int64_t count, int ahead, double *points);
 
 DECLARE(baseline)
 DECLARE(avx2)
@@ -70,11 +78,17 @@ typedef struct {
                                double *, double *, double *);
     int64_t (*gplvm_statistics)(const rbf_t *, const rows_t *, int64_t, int64_t, sums_t, double *);
     int64_t (*gplvm_gradient)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *, double *,
-                              double *, double *, sums_t, double *);
+                              double *, sums_t, double *);
+    void (*gplvm_bounds)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, const double *, double *,
+                         double *, double *, double *);
     void (*gplvm_moments)(const rbf_t *, const rows_t *, int64_t, int64_t, const double *, int64_t, const double *, int64_t,
                           double *, double *, double *);
     void (*exponential)(const double *, double *, int64_t, int64_t);
     void (*chunk_dots)(const double *, int64_t, int64_t, const double *, int64_t, int64_t, int64_t, int64_t, double *);
+    void (*largest_dots)(const double *, int64_t, const double *, int64_t, int64_t, int64_t, int64_t *, double *);
+    void (*search_begin)(const searches_t *, const double *, const double *);
+    int64_t (*search_advance)(const searches_t *, int64_t *, int64_t, const double *, const double *, double, double *);
+    void (*search_points)(const searches_t *, const int64_t *, int64_t, int, double *);
 } rbf_functions;
 
 /* The fastest build that this CPU runs. */

@@ -51,23 +51,24 @@ static void kernel_block(const rbf_t *k, const double *x, int64_t rows, const do
     for (; r < rows; r++) kernel_rows(1, k, x + r * k->q, ZT, K + r * places, places);
 }
 
-/* With g = G K and u = x - Z: by_Z[q][m] += sum over NR rows of g u, and by_alpha[q] += sum of g u^2, lane by lane. */
+/* With g = G K and u = Z - x: by_Z[q][m] -= sum over NR rows of g u, and by_alpha[q] += sum of g u^2, lane by lane. Even and
+ * odd rows have sums of their own, which need not wait for each other. */
 INLINE void gradient_rows(const int NR, const rbf_t *k, const double *x, const double *ZT, const double *G, const double *K,
                           int64_t places, double *by_Z, double *by_alpha)
 {
     for (int64_t j = 0; j < k->m; j += LANES) {
-        vec g[TALL];
+        vec g[LANES];
         for (int r = 0; r < NR; r++) g[r] = load(G + r * places + j) * load(K + r * places + j);
         for (int64_t q = 0; q < k->q; q++) {
             vec z = load(ZT + q * places + j), first = load(by_Z + q * places + j), second = load(by_alpha + q * LANES);
-            vec sum1 = {0}, sum2 = {0};
+            vec sum1[2] = {{0}}, sum2[2] = {{0}};
             for (int r = 0; r < NR; r++) {
-                vec u = splat(x[r * k->q + q]) - z, gu = g[r] * u;
-                sum1 += gu;
-                sum2 += gu * u;
+                vec u = z - splat(x[r * k->q + q]), gu = g[r] * u;
+                sum1[r % 2] += gu;
+                sum2[r % 2] += gu * u;
             }
-            store(by_Z + q * places + j, first + sum1);
-            store(by_alpha + q * LANES, second + sum2);
+            store(by_Z + q * places + j, first - (sum1[0] + sum1[1]));
+            store(by_alpha + q * LANES, second + (sum2[0] + sum2[1]));
         }
     }
 }
@@ -76,8 +77,8 @@ static void gradient_block(const rbf_t *k, const double *x, int64_t rows, const 
                            int64_t places, double *by_Z, double *by_alpha)
 {
     int64_t r = 0;
-    for (; r + TALL <= rows; r += TALL)
-        gradient_rows(TALL, k, x + r * k->q, ZT, G + r * places, K + r * places, places, by_Z, by_alpha);
+    for (; r + LANES <= rows; r += LANES)
+        gradient_rows(LANES, k, x + r * k->q, ZT, G + r * places, K + r * places, places, by_Z, by_alpha);
     for (; r < rows; r++)
         gradient_rows(1, k, x + r * k->q, ZT, G + r * places, K + r * places, places, by_Z, by_alpha);
 }
@@ -104,6 +105,7 @@ static block_t take_block(const rbf_t *k, const double *inverse, double **space)
     memset(b.ZT, 0, (size_t)(k->q * b.places) * sizeof(double));
     memset(b.scaled_ZT, 0, (size_t)(k->q * b.places) * sizeof(double));
     memset(b.K, 0, (size_t)(BLOCK * b.places) * sizeof(double));
+    memset(b.A, 0, (size_t)(BLOCK * b.places) * sizeof(double));
     for (int64_t q = 0; q < k->q; q++) {
         b.unit[q] = sqrt(0.5 * LOG2E * k->alpha[q]);
         for (int64_t j = 0; j < k->m; j++) {
@@ -113,6 +115,16 @@ static block_t take_block(const rbf_t *k, const double *inverse, double **space)
     }
     if (inverse) pack(inverse, 1, k->m, k->m, k->m, b.inverse);
     return b;
+}
+
+/* The matrix from[m][d] as [d][places], zero beyond m. */
+static double *take_transposed(const double *from, int64_t m, int64_t d, int64_t places, double **space)
+{
+    double *to = take(space, d * places);
+    memset(to, 0, (size_t)(d * places) * sizeof(double));
+    for (int64_t j = 0; j < m; j++)
+        for (int64_t i = 0; i < d; i++) to[i * places + j] = from[j * d + i];
+    return to;
 }
 
 /* K of `rows` rows from `start`, and A^T = K^T L^-T where `whitened`. */
@@ -127,6 +139,7 @@ static void fill_block(block_t *b, const rbf_t *k, const rows_t *rows, int64_t s
     if (whitened) packed_product(b->K, b->places, count, b->inverse, k->m, k->m, 1, 0, b->A, b->places);
 }
 
+/* A A^T and A Y with A = L^-1 K; without `inverse`, K K^T and K Y. */
 int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *inverse,
                                    sums_t out, double *space)
 {
@@ -134,16 +147,16 @@ int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, int64_t f
     block_t b = take_block(k, inverse, &space);
     int64_t misfits = 0, m = k->m, d = rows->d;
     double *C = take(&space, m * b.places), *B = take(&space, d * b.places);
+    const double *A = inverse ? b.A : b.K;
     double *packed = take(&space, m * (m + 1) / 2 + m * d);
     for (int64_t c = first; c < last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
-        memset(C, 0, (size_t)(m * b.places) * sizeof(double));
-        memset(B, 0, (size_t)(d * b.places) * sizeof(double));
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
             int64_t count = smaller(BLOCK, end - start);
-            fill_block(&b, k, rows, start, count, 1);
-            outer(b.A, b.places, m, b.A, count, m, 1, C, b.places);
-            outer(rows->Y + start * d, d, d, b.A, count, m, 0, B, b.places);
+            int add = start > c * rows->chunk;
+            fill_block(&b, k, rows, start, count, inverse != NULL);
+            outer(A, b.places, m, A, count, m, 1, add, C, b.places);
+            outer(rows->Y + start * d, d, d, A, count, m, 0, add, B, b.places);
         }
         double *to = packed;
         for (int64_t i = 0; i < m; i++)
@@ -163,14 +176,14 @@ int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, int64_t fir
 {
     space = aligned(space);
     block_t b = take_block(k, inverse, &space);
-    int64_t misfits = 0, m = k->m, d = rows->d, Q = k->q, places_Y = row_places(d);
+    int64_t misfits = 0, m = k->m, d = rows->d, Q = k->q;
     double *panels = take(&space, m * b.places), *panels_Y = take(&space, d * b.places);
-    double *panels_fit = take(&space, m * places_Y), *E = take(&space, BLOCK * places_Y), *AE = take(&space, d * b.places);
+    double *fitT = inverse ? take_transposed(fit, m, d, b.places, &space) : NULL;
+    double *E = take(&space, BLOCK * d), *AE = take(&space, d * b.places);
     double *G = take(&space, BLOCK * b.places), *by_Z = take(&space, Q * b.places), *by_alpha = take(&space, Q * LANES);
     double *grad = take(&space, m * Q + Q + m * d);
     pack(weight, 1, m, m, m, panels);
     pack(weight_psi1Y, 1, d, d, m, panels_Y);
-    if (inverse) pack(fit, d, 1, m, d, panels_fit);
     for (int64_t c = first; c < last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
         memset(by_Z, 0, (size_t)(Q * b.places) * sizeof(double));
@@ -182,11 +195,10 @@ int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, int64_t fir
             fill_block(&b, k, rows, start, count, inverse != NULL);
             packed_product(inverse ? b.A : b.K, b.places, count, panels, m, m, 0, 0, G, b.places);
             if (inverse) {
-                packed_product(b.A, b.places, count, panels_fit, m, d, 0, 0, E, places_Y);
-                for (int64_t i = 0; i < count; i++)
-                    for (int64_t j = 0; j < d; j++) E[i * places_Y + j] = Y[i * d + j] - E[i * places_Y + j];
-                packed_product(E, places_Y, count, panels_Y, d, m, 0, 1, G, b.places);
-                outer(E, places_Y, d, b.A, count, m, 0, AE, b.places);
+                dot(b.A, count, fitT, d, b.places, 0, E);
+                for (int64_t i = 0; i < count * d; i++) E[i] = Y[i] - E[i];
+                packed_product(E, d, count, panels_Y, d, m, 0, 1, G, b.places);
+                outer(E, d, d, b.A, count, m, 0, 1, AE, b.places);
             } else
                 packed_product(Y, d, count, panels_Y, d, m, 0, 1, G, b.places);
             gradient_block(k, b.x, count, b.ZT, G, b.K, b.places, by_Z, by_alpha);
@@ -203,27 +215,76 @@ int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, int64_t fir
     return misfits;
 }
 
+/* ---- predictions -------------------------------------------------------------------------------------------------------- */
+
+/* out[row] += sum over NR numbers i of (sum over k < count of left[i][k] right[k][row])^2: here rows are lanes. */
+INLINE void squares_tile(const int NR, const int NV, const double *left, int64_t stride, const double *right, int64_t places,
+                         int64_t count, double *out)
+{
+    vec s[TALL][WIDE];
+    for (int i = 0; i < NR; i++)
+        for (int v = 0; v < NV; v++) s[i][v] = (vec){0};
+    for (int64_t k = 0; k < count; k++) {
+        vec b[WIDE];
+        for (int v = 0; v < NV; v++) b[v] = load(right + k * places + v * LANES);
+        for (int i = 0; i < NR; i++) {
+            vec a = splat(left[i * stride + k]);
+            for (int v = 0; v < NV; v++) s[i][v] += a * b[v];
+        }
+    }
+    for (int v = 0; v < NV; v++) {
+        vec sum = load(out + v * LANES);
+        for (int i = 0; i < NR; i++) sum += s[i][v] * s[i][v];
+        store(out + v * LANES, sum);
+    }
+}
+
+INLINE void squares_vectors(const int NV, const double *factor, int64_t m, const double *K, int64_t places, double *out)
+{
+    int64_t i = 0;
+    for (; i + TALL <= m; i += TALL) squares_tile(TALL, NV, factor + i * m, m, K, places, i + TALL, out);
+    for (; i < m; i++) squares_tile(1, NV, factor + i * m, m, K, places, i + 1, out);
+}
+
+/* out[row] = |factor K[.][row]|^2 with `factor` (m, m) lower triangular, zero above. Nothing but the squares is kept. */
+static void squares(const double *factor, int64_t m, const double *K, int64_t places, double *out)
+{
+    memset(out, 0, (size_t)places * sizeof(double));
+    for (int64_t v = 0, NV; v < places / LANES; v += NV) {
+        NV = tile_vectors(places / LANES - v);
+        switch (NV) {
+        case 3: squares_vectors(3, factor, m, K + v * LANES, places, out + v * LANES); break;
+        case 2: squares_vectors(2, factor, m, K + v * LANES, places, out + v * LANES); break;
+        case 1: squares_vectors(1, factor, m, K + v * LANES, places, out + v * LANES); break;
+        }
+    }
+}
+
 /* mean[row] = K weights, and explained[row] = |factor K|^2 with `factor` lower triangular, of `d` outputs. */
 void ISA(regression_moments)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *factor,
                              const double *weights, int64_t d, double *mean, double *explained, double *space)
 {
+    int64_t m = k->m, Q = k->q;
     space = aligned(space);
-    block_t b = take_block(k, factor, &space);
-    double *weightsT = take(&space, d * b.places);
-    memset(weightsT, 0, (size_t)(d * b.places) * sizeof(double));
-    for (int64_t j = 0; j < k->m; j++)
-        for (int64_t i = 0; i < d; i++) weightsT[i * b.places + j] = weights[j * d + i];
+    double *unit = take(&space, Q), *Z = take(&space, m * Q), *xT = take(&space, Q * BLOCK), *K = take(&space, m * BLOCK);
+    double *weightsT = take_transposed(weights, m, d, m, &space), *meanT = take(&space, d * BLOCK);
+    double *of_rows = take(&space, BLOCK);
+    for (int64_t q = 0; q < Q; q++) {
+        unit[q] = sqrt(0.5 * LOG2E * k->alpha[q]);
+        for (int64_t j = 0; j < m; j++) Z[j * Q + q] = unit[q] * k->Z[j * Q + q];
+    }
     for (int64_t start = first * rows->chunk; start < smaller(last * rows->chunk, rows->n); start += BLOCK) {
-        int64_t count = smaller(BLOCK, rows->n - start);
-        fill_block(&b, k, rows, start, count, 1);
-        dot(b.K, count, weightsT, d, b.places, 0, mean + start * d);
-        for (int64_t i = 0; i < count; i++) {
-            vec sum = {0};
-            for (int64_t j = 0; j < k->m; j += LANES) {
-                vec a = load(b.A + i * b.places + j);
-                sum += a * a;
-            }
-            explained[start + i] = lane_sum(sum);
-        }
+        int64_t count = smaller(BLOCK, rows->n - start), places = (count + LANES - 1) / LANES * LANES;
+        const rbf_t lanes = {.m = places, .q = Q}; /* of the kernel's tiles: rows take the place of inducing points */
+        memset(xT, 0, (size_t)(Q * places) * sizeof(double));
+        for (int64_t i = 0; i < count; i++)
+            for (int64_t q = 0; q < Q; q++)
+                xT[q * places + i] = unit[q] * (rows->mu[(start + i) * Q + q] - k->centre[q]);
+        kernel_block(&lanes, Z, m, xT, K, places);
+        product(weightsT, d, m, K, 0, meanT, places);
+        for (int64_t i = 0; i < count; i++)
+            for (int64_t j = 0; j < d; j++) mean[(start + i) * d + j] = meanT[j * places + i];
+        squares(factor, m, K, places, of_rows);
+        memcpy(explained + start, of_rows, (size_t)count * sizeof(double));
     }
 }

@@ -1,4 +1,4 @@
-/* Dot products of long vectors, chunk by chunk. Compiled once for each instruction set. */
+/* Dot products of vectors. Compiled once for each instruction set. */
 #include "products.h"
 
 typedef double loose __attribute__((vector_size(8 * LANES), aligned(8)));
@@ -30,6 +30,32 @@ void ISA(chunk_dots)(const double *left, int64_t n_left, int64_t left_stride, co
             int64_t j = 0;
             for (; j + TALL <= n_right; j += TALL) dots_tile(TALL, x, y + j * right_stride, right_stride, count, out + j);
             for (; j < n_right; j++) dots_tile(1, x, y + j * right_stride, right_stride, count, out + j);
+        }
+    }
+}
+
+/* which[i] = the numbers of the `count` of right that have the largest dot products with left i, the largest first, and of equal
+ * ones the first. The space is for (n_right + 7) (length + TALL) + 8 doubles, and `count` more. */
+void ISA(largest_dots)(const double *left, int64_t n_left, const double *right, int64_t n_right, int64_t length,
+                       int64_t count, int64_t *which, double *space)
+{
+    int64_t places = (n_right + LANES - 1) / LANES * LANES;
+    double *panels = aligned(space), *products = panels + length * places, *largest = products + TALL * places;
+    pack(right, 1, length, length, n_right, panels);
+    for (int64_t start = 0; start < n_left; start += TALL) {
+        int64_t rows = smaller(TALL, n_left - start);
+        packed_product(left + start * length, length, rows, panels, length, n_right, 0, 0, products, places);
+        for (int64_t i = 0; i < rows; i++, which += count) {
+            for (int64_t c = 0; c < count; c++) largest[c] = -INFINITY, which[c] = 0;
+            double least = -INFINITY;
+            for (int64_t j = 0; j < n_right; j++) {
+                double found = products[i * places + j];
+                if (!(found > least)) continue;
+                int64_t c = count - 1;
+                for (; c > 0 && found > largest[c - 1]; c--) largest[c] = largest[c - 1], which[c] = which[c - 1];
+                largest[c] = found, which[c] = j;
+                least = largest[count - 1];
+            }
         }
     }
 }

@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from mpigp.chunks import chunk_count, chunk_rows
 from mpigp.scaling.interconnects import Interconnect
@@ -125,6 +124,8 @@ def layout_of(point: Point) -> Layout:
 
 def fit(points: Sequence[Point]) -> Costs:
     """Return the costs that these points show, their relative errors least in squares."""
+    from scipy.optimize import nnls  # here, because each start of mpigp would wait for it
+
     layouts = [layout_of(point) for point in points]
     least = min(layout.turns for layout in layouts)  # shared cores disturb what is measured
     runs = [point.run for point, layout in zip(points, layouts, strict=True) if layout.turns == least]

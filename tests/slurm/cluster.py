@@ -22,7 +22,8 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "scont
 SBIN = "/usr/sbin:/sbin"  # where the daemons are
 UP = 60  # seconds for the daemons to come up
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL")
-# A requeued job waits until its credential has expired, and it is the scheduler's turn: here, a few seconds.
+# A requeued job waits until its credential has expired, and it is the scheduler's turn: here, a few seconds. A job that
+# has ended is told of for an hour.
 CONFIGURATION = """\
 ClusterName=mpigp
 SlurmctldHost={host}(127.0.0.1)
@@ -44,6 +45,7 @@ SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 KillWait=20
+MinJobAge=3600
 NodeName=n[1-{nodes}] NodeHostName={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs={cpus} State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
@@ -141,8 +143,8 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> None:
 
 
 def free_ports(count: int) -> int:
-    """Return the first of so many ports, one after another, that nobody listens at."""
-    for first in range(21000, 32000, count):
+    """Return the first of so many ports, one after another, that nobody listens at; tests beside these get others."""
+    for first in range(21000 + os.getpid() % 1000 * count, 32000, count):
         with suppress(OSError):
             for port in range(first, first + count):
                 with socket.socket() as each:

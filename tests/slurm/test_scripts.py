@@ -25,6 +25,9 @@ SCRIPTS = ROOT / "slurm"
 SEEDS = (1, 2, 3)
 ITERATIONS = 60
 EVERY = 2  # iterations between checkpoints of the jobs that are to be ended
+LIMIT = 60  # seconds of a start of the fit that is requeued: no time limit of Slurm is shorter
+LIMITS = 3  # which that fit takes longer than
+PAUSE = 1.15 * LIMITS * LIMIT / ITERATIONS  # seconds, behind each of its iterations
 OPTIONS = ["--model", "gplvm", "--latent", "2", "--inducing", "6", "--hold", "10", "--max-iter", str(ITERATIONS),
            "--tolerance", "0", "--gradient-tolerance", "0"]  # fmt: skip
 TWO = ("--nodes=2", "--ntasks-per-node=1")
@@ -66,7 +69,7 @@ class Jobs(NamedTuple):
         assert [each for each in differences(self.references[seed], self.model(name)) if each not in but] == []
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def jobs(cluster: Cluster, without_pmix: str, tmp_path_factory: pytest.TempPathFactory) -> Jobs:
     """All jobs that need nothing but Open MPI; `without_pmix` asks srun, which would wait behind them."""
     folder = tmp_path_factory.mktemp("jobs")
@@ -80,8 +83,8 @@ def jobs(cluster: Cluster, without_pmix: str, tmp_path_factory: pytest.TempPathF
         words += [data, "-o", folder / f"{name}.h5", *OPTIONS, *more]
         numbers[name] = cluster.sbatch(*words, environment=cluster.environment(**environment), cwd=folder)
 
-    # A limit of a minute, and every half minute Slurm looks whose time is over in less than 25 + 30 seconds.
-    submit("requeued", "fit-requeue", *TWO, "--time=1", "--signal=B:USR1@25", **slow, PAUSE="1.2")
+    # Every half minute Slurm looks whose time is over in less than 15 + 30 seconds: a start has 15 to 45 of its limit.
+    submit("requeued", "fit-requeue", *TWO, f"--time=0:{LIMIT}", "--signal=B:USR1@15", **slow, PAUSE=str(PAUSE))
     array = ["--array=1-3", "--nodes=2", "--ntasks-per-node=1", "--time=10", "--sbatch=output=array-%a.out", "--submit"]
     words = ["slurm", "fit", data, "-o", "array-%a.h5", *OPTIONS, "--seed", "%a", *array, "--json"]
     outcome = run(None, *words, environment=cluster.environment(**slow, PAUSE="0.1"), cwd=folder)
@@ -241,10 +244,15 @@ def submitted(
     jobs.numbers[name] = jobs.cluster.sbatch(*words, environment=environment, cwd=jobs.folder)
 
 
-def test_a_fit_longer_than_its_limit_requeues_itself_until_it_is_done(jobs: Jobs) -> None:
-    job = jobs.ended("requeued", 240)
+@pytest.mark.last
+def test_a_fit_much_longer_than_its_limit_requeues_itself_until_it_is_done(jobs: Jobs) -> None:
+    """It takes minutes, of sleep: asked for when all other tests are done."""
+    job = jobs.ended("requeued", 480)
     log = jobs.log("requeued")
     assert (job.state, job.code) == ("COMPLETED", 0), log
-    assert job.restarts >= 2, log
+    assert jobs.cluster.known(job.number)["TimeLimit"] == "00:01:00"
+    seconds = contents(jobs.model("requeued"))["trace/seconds"][-1]  # of all starts, but for the last pause of each
+    assert seconds + job.restarts * PAUSE > LIMITS * LIMIT
+    assert job.restarts >= LIMITS, log
     assert log.count("stopped because SIGUSR1 was received") == job.restarts
     assert differences(jobs.references[0], jobs.model("requeued")) == []

@@ -1,0 +1,46 @@
+"""The order of the tests, which of them may run side by side, and where their programs put temporary files."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+TESTS = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with Slurm's, and end with those marked `last`, which wait for a job that goes on beside all others.
+
+    Of several workers (`-n 2 --dist loadgroup`) one runs those of the folders, which kill ranks and count seconds:
+    two at a time would make each other late. Those that only compare bits, and all others, are taken file by file.
+    """
+    items.sort(key=lambda item: (item.get_closest_marker("last") is not None, item.path.parent != TESTS / "slurm"))
+    for item in items:
+        patient = item.path.parent == TESTS or item.path.stem.endswith("_bits")
+        item.add_marker(pytest.mark.xdist_group(item.path.name if patient else "alone"))
+
+
+@contextmanager
+def temporary_files() -> Iterator[None]:
+    """Have a new folder for them: what a killed mpiexec leaves there fails one of the same process number."""
+    with (
+        TemporaryDirectory(prefix="mpigp-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("TMPDIR", folder)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def temporary_files_of_all() -> Iterator[None]:
+    with temporary_files():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def temporary_files_of_each() -> Iterator[None]:
+    with temporary_files():
+        yield
