@@ -53,7 +53,7 @@ LONG = {
 # What CI runs, and would run itself in a test: the command, and its line in .ci/run.
 BY_CI = {
     "pip install -e '.[mpi,test]' && python -m pytest": 'test_command=$(grep -E "^ +pip install .* pytest$" README.md)',
-    "python -m pytest": 'bash -c "$test_command"',
+    "python -m pytest": 'bash -c "$test_command" | tee "$environment/tests.log"',
     "python -m pytest -n 2 --dist loadgroup": 'export PYTEST_ADDOPTS="-n 2 --dist loadgroup"',
     "ruff check . && ruff format --check . && mypy": "ruff check . && ruff format --check . && mypy",
     "mkdocs build --strict": "mkdocs build --strict",
