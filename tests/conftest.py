@@ -10,17 +10,25 @@ import pytest
 TESTS = Path(__file__).parent
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with Slurm's, and end with those marked `last`, which wait for a job that goes on beside all others.
-
-    Of several workers (`-n 2 --dist loadgroup`) one runs those of the folders, which kill ranks and count seconds:
-    two at a time would make each other late. Those that only compare bits, and all others, are taken file by file.
-    """
+    """Begin with Slurm's, and end with those marked `last`, which wait for a job that goes on beside all others."""
     items.sort(key=lambda item: (item.get_closest_marker("last") is not None, item.path.parent != TESTS / "slurm"))
-    for item in items:
-        patient = item.path.parent == TESTS or item.path.stem.endswith("_bits")
-        item.add_marker(pytest.mark.xdist_group(item.path.name if patient else "alone"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Give one of several workers (`-n 2`) the tests of the folders, which kill ranks and count seconds.
+
+    Two of them at a time would make each other late. Those that only compare bits, and all others, go file by file.
+    """
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = Path(nodeid.partition("::")[0])
+            return file.name if file.parent.name == TESTS.name or file.stem.endswith("_bits") else "alone"
+
+    return Scheduling(config, log)
 
 
 @contextmanager

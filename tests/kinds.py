@@ -54,7 +54,7 @@ LONG = {
 BY_CI = {
     "pip install -e '.[mpi,test]' && python -m pytest": 'test_command=$(grep -E "^ +pip install .* pytest$" README.md)',
     "python -m pytest": 'bash -c "$test_command" | tee "$environment/tests.log"',
-    "python -m pytest -n 2 --dist loadgroup": 'export PYTEST_ADDOPTS="-n 2 --dist loadgroup"',
+    "python -m pytest -n 2": 'export PYTEST_ADDOPTS="-n 2"',
     "ruff check . && ruff format --check . && mypy": "ruff check . && ruff format --check . && mypy",
     "mkdocs build --strict": "mkdocs build --strict",
     ".ci/run": "#!/usr/bin/env bash",
