@@ -36,7 +36,7 @@ LONG = {
     "python -m benchmarks.recovery --rounds 1 --modes recover abort": 1800,
     "python -m benchmarks.recovery --rounds 0": 1200,
     "python -m benchmarks.recovery --rounds 1 --iterations 24 --modes recover plain": 600,
-    "python -m benchmarks.predict": 900,
+    "python -m benchmarks.predict --rounds 5": 900,
     "python -m benchmarks.embed --python $GPY_PYTHON": 3600,
     "python -m benchmarks.digits ../shared/data/usps.h5": 3600,
     "python -m benchmarks.missing ../shared/data/oilflow.h5": 1800,
