@@ -210,12 +210,14 @@ def tell(what: str) -> None:
 
 
 def without_banners(lines: Iterable[str]) -> Iterator[str]:
-    """Drop what Open MPI adds when a rank ends the job: boxes that retell it, and libevent's notes on closed pipes.
+    """Drop what Open MPI adds when a rank ends the job: boxes that retell it, each with a NUL behind it, and libevent's
+    notes on closed pipes.
 
     The rank has said why in its own words.
     """
     box: list[str] | None = None
     for line in lines:
+        line = line.lstrip("\0")
         if line.startswith("[warn] Epoll "):
             continue
         if re.fullmatch(r"-{60,}\s*", line):

@@ -37,8 +37,8 @@ class Outcome(NamedTuple):
 
     @property
     def ours(self) -> list[str]:
-        """The lines of standard error that mpigp wrote, not mpiexec."""
-        return [line for line in self.stderr.splitlines() if line.startswith("mpigp: ")]
+        """The lines of standard error that mpigp wrote, not mpiexec, whose boxes end with a NUL."""
+        return [line for line in self.stderr.replace("\0", "").splitlines() if line.startswith("mpigp: ")]
 
 
 def run(

@@ -116,6 +116,11 @@ def test_boxes_one_after_another() -> None:
     assert kept(f"{RULE}{ABORTED}{RULE}{RULE}{ENDED}{RULE}") == ""
 
 
+def test_the_nul_behind_a_box_goes_with_it() -> None:
+    box = f"{RULE}{ABORTED}{RULE}\0"
+    assert kept(f"{box}mpigp: after\n{box}{box}") == "mpigp: after\n"
+
+
 def test_a_foreign_box_is_kept_between_dropped_ones() -> None:
     foreign = f"{RULE}{FOREIGN}{RULE}"
     assert kept(f"{RULE}{EXITED}{RULE}{foreign}{RULE}{ENDED}{RULE}") == foreign
