@@ -148,7 +148,7 @@ int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, int64_t f
     int64_t misfits = 0, m = k->m, d = rows->d;
     double *C = take(&space, m * b.places), *B = take(&space, d * b.places);
     const double *A = inverse ? b.A : b.K;
-    double *packed = take(&space, m * (m + 1) / 2 + m * d);
+    double *BT = take(&space, m * d);
     for (int64_t c = first; c < last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
@@ -158,12 +158,10 @@ int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, int64_t f
             outer(A, b.places, m, A, count, m, 1, add, C, b.places);
             outer(rows->Y + start * d, d, d, A, count, m, 0, add, B, b.places);
         }
-        double *to = packed;
-        for (int64_t i = 0; i < m; i++)
-            for (int64_t j = 0; j <= i; j++) *to++ = C[i * b.places + j];
+        for (int64_t i = 0; i < m; i++) misfits += add_to_words(out, i * (i + 1) / 2, C + i * b.places, i + 1, MOST);
         for (int64_t j = 0; j < m; j++)
-            for (int64_t i = 0; i < d; i++) *to++ = B[i * b.places + j];
-        misfits += add_to_words(out, 0, packed, m * (m + 1) / 2 + m * d, MOST);
+            for (int64_t i = 0; i < d; i++) BT[j * d + i] = B[i * b.places + j];
+        misfits += add_to_words(out, m * (m + 1) / 2, BT, m * d, MOST);
     }
     return misfits;
 }

@@ -19,6 +19,9 @@ typedef double vec __attribute__((vector_size(8 * LANES)));
 typedef int64_t ivec __attribute__((vector_size(8 * LANES)));
 typedef double four __attribute__((vector_size(32), aligned(8))); /* four numbers, at any place, in every build */
 
+typedef vec vec_anywhere __attribute__((aligned(8))); /* in arrays of the caller's */
+typedef ivec ivec_anywhere __attribute__((aligned(8)));
+
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE vec load(const double *p) { return *(const vec *)p; }
@@ -35,6 +38,18 @@ INLINE vec vmax(vec a, vec b)
 #else
     ivec greater = a > b;
     return (vec)((greater & (ivec)a) | (~greater & (ivec)b));
+#endif
+}
+
+/* The nearest integers, of numbers below 2^63; compilers do not see that there is an instruction for them. */
+INLINE ivec nearest(vec x)
+{
+#if defined(__AVX512DQ__)
+    return (ivec)_mm512_cvtpd_epi64((__m512d)x);
+#else
+    ivec k;
+    for (int i = 0; i < LANES; i++) k[i] = __builtin_llrint(x[i]);
+    return k;
 #endif
 }
 

@@ -26,15 +26,23 @@ static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
  * MOST over the number of chunks, and the words cannot wrap around. */
 static int64_t add_to_words(sums_t out, int64_t offset, const double *values, int64_t count, double most)
 {
-    int64_t misfits = 0;
-    if (!out.fine)
-        for (int64_t k = 0; k < count; k++) {
+    int64_t misfits = 0, k = 0;
+    if (!out.fine) {
+        ivec fits = {0};
+        for (; k + LANES <= count; k += LANES) {
+            vec x = *(const vec_anywhere *)(values + k) * *(const vec_anywhere *)(out.scale + offset + k);
+            fits -= (x < most) & (x > -most);
+            *(ivec_anywhere *)(out.words + offset + k) += nearest(x);
+        }
+        misfits = k;
+        for (int i = 0; i < LANES; i++) misfits -= fits[i];
+        for (; k < count; k++) {
             double x = values[k] * out.scale[offset + k];
             misfits += !(fabs(x) < most);
             out.words[offset + k] += llrint(x);
         }
-    else
-        for (int64_t k = 0; k < count; k++) {
+    } else
+        for (; k < count; k++) {
             double x = values[k] * out.scale[offset + k], whole = nearbyint(x);
             misfits += !(fabs(x) < most);
             out.words[2 * (offset + k)] += llrint(whole);
