@@ -123,9 +123,9 @@ def execute(argv: list[str]) -> int:
         if module.PARALLEL(arguments) if callable(module.PARALLEL) else module.PARALLEL:
             comm = world()
             rank = comm.rank
-            tell(MET)
         elif rank != 0:
             return 0  # one process is enough
+        tell(MET)
         figures = module.run(arguments, comm)
         if arguments.json and figures.get("master", rank == 0):
             print(json.dumps(figures), flush=True)

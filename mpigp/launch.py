@@ -24,10 +24,11 @@ BAD_INPUT = 2  # exit code
 STOPPED = 75  # exit code: stopped after a checkpoint was saved; run again with --resume
 STARTS = 2  # more, of a launcher that could not start a single rank
 START = 300.0  # seconds for ranks to come up: minutes on a cluster whose disks are busy
+SCHEDULED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")  # in such a job all ranks may be on other machines
 PATIENCE = 2.0  # seconds for a launcher to end its ranks
 STARTED = "MPIGP_STARTED"  # the variable that names the folder for marks of ranks
 MET, ENDED = "met", "ended"
-RANK = ("OMPI_COMM_WORLD_RANK=", "PMI_RANK=")  # what Open MPI and MPICH tell a rank
+RANK = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")  # what Open MPI and MPICH tell a rank
 DEATHS = (signal.SIGABRT, signal.SIGBUS, signal.SIGKILL, signal.SIGSEGV)  # MPICH's exit code is that of the rank, bare
 FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -91,10 +92,10 @@ def launch(ranks: int, threads: int, arguments: list[str], model: str | None = N
     options = flags(mpi_version(mpiexec), ranks, threads, available_cores(os.environ), os.geteuid() == 0, restarts > 0)
     command = [mpiexec, *options, "-n", str(ranks), sys.executable, "-m", "mpigp", *arguments]
     before, starts = stamp(model) if model else None, STARTS
+    job = Job(command)
     while True:
-        job = Job(command)
         code = job.run()
-        if not job.died or job.signalled:
+        if not job.died or job.signal:
             return code
         if not job.began and starts:  # nothing has run: it met what a killed launcher of its number left
             starts -= 1
@@ -108,43 +109,51 @@ def launch(ranks: int, threads: int, arguments: list[str], model: str | None = N
         if not restarts:
             remedy = "go on with --resume" if saved else "start it again"
             say(f"the job died, because a rank or its launcher was killed: {remedy}")
-            return STOPPED if saved else code
+            return STOPPED if saved else 1
         restarts -= 1
         say(f"the job died: starting it again {'from its checkpoint' if saved else 'from the beginning'}")
 
 
 class Job:
-    """One run of mpiexec: its signals, what it says, and whether its ranks came up."""
+    """Runs of mpiexec, one after another: their signals, what they say, and whether the last one's ranks came up.
+
+    signal : the last that was sent to this process, which all of them reach; 0 where none was
+    """
 
     def __init__(self, command: list[str]) -> None:
         self.command = command
-        self.signalled = self.died = self.began = False
+        self.died = self.began = False
+        self.signal = 0
+        self._process: subprocess.Popen[str] | None = None
+        for each in FORWARDED:
+            signal.signal(each, self._forward)
+
+    def _forward(self, number: int, frame: FrameType | None) -> None:
+        self.signal = number
+        if self._process is not None:
+            self._process.send_signal(number)
 
     def run(self) -> int:
         """Run it to its end; return the exit code, 128 + its number for a signal."""
+        self.died = self.began = False
+        environment = {name: value for name, value in os.environ.items() if name not in RANK}
         with (
             tempfile.TemporaryDirectory(prefix="mpigp-") as folder,
             subprocess.Popen(
                 self.command, stderr=subprocess.PIPE, text=True, errors="replace",
-                env={**os.environ, STARTED: folder},
+                env=environment | {STARTED: folder},
             ) as process,
         ):  # fmt: skip
-            assert process.stderr is not None
-
-            def forward(number: int, frame: FrameType | None) -> None:
-                self.signalled = True
-                process.send_signal(number)
-
-            for each in FORWARDED:
-                signal.signal(each, forward)
+            self._process = process
+            if self.signal:  # it came before there was somebody to send it to
+                process.send_signal(self.signal)
             threading.Thread(target=self._watch, args=(process, folder), daemon=True).start()
-            try:
-                for line in without_banners(process.stderr):
-                    sys.stderr.write(line)
-                    sys.stderr.flush()
-            except KeyboardInterrupt:
-                self.signalled = True  # mpiexec has had the interrupt too, and ends its ranks
-            process.wait()
+            while True:
+                try:
+                    self._retell(process)
+                    break
+                except KeyboardInterrupt:
+                    self.signal = signal.SIGINT  # mpiexec has had the interrupt too, and ends its ranks
             self.began = bool(os.listdir(folder))
             code = process.returncode if process.returncode >= 0 else 128 - process.returncode
             self.died = self.died or code > 128 or code in DEATHS
@@ -154,12 +163,21 @@ class Job:
                         os.kill(rank, signal.SIGKILL)
         return code
 
+    def _retell(self, process: subprocess.Popen[str]) -> None:
+        """Pass on what a process says, until it has ended."""
+        assert process.stderr is not None
+        for line in without_banners(process.stderr):
+            sys.stderr.write(line)
+            sys.stderr.flush()
+        process.wait()
+
     def _watch(self, process: subprocess.Popen[str], folder: str) -> None:
         """End a job of which a rank dies before all on this machine have met: where jobs may survive, they would wait.
 
         A rank that has met the others may die while they are still on their way out of MPI's start.
         """
         seen: set[int] = set()
+        elsewhere = any(name in os.environ for name in SCHEDULED)
         end = time.monotonic() + START
         while process.poll() is None:
             seen |= ranks_with(f"{STARTED}={folder}")
@@ -169,7 +187,8 @@ class Job:
             left = {rank for rank in seen if f"{ENDED}.{rank}" not in marks}
             if seen and all(f"{MET}.{rank}" in marks for rank in left):
                 return
-            if (left & gone or time.monotonic() > end) and process.poll() is None:
+            late = time.monotonic() > end and (seen or not elsewhere)
+            if (left & gone or late) and process.poll() is None:
                 self.died = True
                 process.terminate()
                 time.sleep(PATIENCE)
@@ -184,7 +203,7 @@ def ranks_with(mark: str) -> set[int]:
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):  # it has ended meanwhile
             items = path.read_text(errors="replace").split("\0")
-            if mark in items and any(item.startswith(RANK) for item in items):
+            if mark in items and any(item.partition("=")[0] in RANK for item in items):
                 found[int(path.parent.name)] = int(status(path.parent)[1])
     return {process for process, parent in found.items() if parent not in found}
 

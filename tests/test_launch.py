@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from launching import start
 
+from mpigp import launch
 from mpigp.errors import InputError
-from mpigp.launch import find_mpiexec, flags, without_banners
+from mpigp.launch import FORWARDED, SCHEDULED, Job, find_mpiexec, flags, without_banners
 
 OPEN_MPI = "mpiexec (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/community/help/\n"
 MPICH = "HYDRA build details:\n    Version:                                 5.0.2\n    CC: gcc\n"
@@ -145,3 +151,72 @@ def test_lines_that_only_look_like_rules(line: str) -> None:
 def test_notes_on_closed_pipes_are_dropped() -> None:
     note = "[warn] Epoll MOD(1) on fd 30 failed. Old events were 6; read change was 0 (none): Bad file descriptor\n"
     assert list(without_banners(["mpigp: a line\n", note, "another\n"])) == ["mpigp: a line\n", "another\n"]
+
+
+# jobs
+
+
+@pytest.fixture
+def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Leave the handlers of signals as they are, and the variables of a job of Slurm's out."""
+    for name in SCHEDULED:
+        monkeypatch.delenv(name, raising=False)
+    before = {each: signal.getsignal(each) for each in FORWARDED}
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
+
+
+def test_a_launcher_that_starts_nothing_is_ended(handlers: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "START", 0.5)
+    job, began = Job(["sleep", "60"]), time.monotonic()
+    assert job.run() == 128 + signal.SIGTERM
+    assert job.died and not job.began
+    assert time.monotonic() - began < 30
+
+
+def test_ranks_of_a_scheduled_job_may_be_elsewhere(handlers: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "START", 0.5)
+    monkeypatch.setenv(SCHEDULED[0], "7")
+    job = Job(["sleep", "2"])
+    assert job.run() == 0
+    assert not job.died
+
+
+@pytest.mark.parametrize("command", ["info", "evaluate"])  # one process, and all ranks
+def test_a_rank_says_that_it_has_come_up_before_it_begins(command: str, tmp_path: Path) -> None:
+    """And even where it has nothing to begin with, because its input is bad."""
+    started = tmp_path / "started"
+    started.mkdir()
+    words = [command, tmp_path / "none.h5", *(["--params", tmp_path / "none.h5"] if command == "evaluate" else [])]
+    outcome = start(sys.executable, "-m", "mpigp", *words, environment={"MPIGP_STARTED": str(started)})
+    assert outcome.code == 2, outcome
+    assert sorted(name.partition(".")[0] for name in os.listdir(started)) == ["ended", "met"]
+
+
+def test_a_launcher_is_not_told_that_it_is_a_rank(handlers: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be taken for the only one, by whoever looks for ranks."""
+    monkeypatch.setenv("PMI_RANK", "3")
+    assert Job([sys.executable, "-c", "import os, sys; sys.exit('PMI_RANK' in os.environ)"]).run() == 0
+
+
+def test_a_signal_that_comes_before_there_is_a_job_reaches_it(handlers: None) -> None:
+    job = Job(["sleep", "60"])
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert job.run() == 128 + signal.SIGTERM
+    assert job.signal == signal.SIGTERM
+
+
+def test_what_is_said_after_an_interrupt_is_passed_on(handlers: None, capfd: pytest.CaptureFixture[str]) -> None:
+    """However much it is: nobody would end who waits for a reader."""
+    script = (
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "os.kill(os.getppid(), signal.SIGINT)\n"
+        "time.sleep(0.5)\n"
+        "print('after ' * 30_000, file=sys.stderr)\n"
+    )
+    job = Job([sys.executable, "-c", script])
+    assert job.run() == 0
+    assert job.signal == signal.SIGINT
+    assert capfd.readouterr().err.count("after") == 30_000

@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--jitter", type=float, metavar="J",
         help="added to K_mm's diagonal, per unit of variance (default %(default)s)")  # fmt: skip
     add("--restarts", type=int, metavar="K", help="try K starts, and go on from the best (default %(default)s)")
-    add("--resume", action="store_true", help="go on from the checkpoint in MODEL, where there is one")
+    add("--resume", action="store_true", help="go on from the checkpoint in MODEL")
     add("--checkpoint-every", type=interval, default=(0, math.inf), metavar="N|Nm",
         help="iterations, or minutes with an m, between checkpoints (default: only at the end)")  # fmt: skip
     add("--missing", action="store_true", help="GPLVM: NaN entries of Y are missing, and take no part")
