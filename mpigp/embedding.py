@@ -116,8 +116,11 @@ class _Problem:
         each = 0.5 * math.log(beta / (2 * math.pi)) - 0.5 * beta * self.posterior.variance
         constant = each * there.sum(axis=1) - 0.5 * beta * (Y * Y).sum(axis=1)
 
+        def variances(logarithms: Floats) -> Floats:
+            return np.exp(np.clip(logarithms, -600.0, 600.0))
+
         def objective(point: Floats, rows: Rows) -> tuple[Floats, Floats]:
-            mu, S = np.ascontiguousarray(point[:, :q]), np.exp(np.clip(point[:, q:], -600.0, 600.0))
+            mu, S = np.ascontiguousarray(point[:, :q]), variances(point[:, q:])
             values, by_mu, by_S = self.bounds(mu, S, Y[rows], None if observed is None else observed[rows])
             return -(values + constant[rows]), -np.hstack([by_mu, S * by_S])
 
@@ -126,7 +129,7 @@ class _Problem:
         units = np.concatenate([np.sqrt(S), np.full(S.shape, math.sqrt(2.0))], axis=2)
         start = np.concatenate([mu, np.log(S)], axis=2)
         best, value = minimise(objective, start, units, TRIAL, ROUNDS, TOLERANCE)
-        return best[:, :q], np.exp(best[:, q:]), -value
+        return best[:, :q], variances(best[:, q:]), -value
 
     def _starts(self, Y: Floats, observed: Floats | None) -> tuple[Floats, Floats]:
         """Return mu and S (STARTS, n, q): those candidates at which the bounds of rows Y (n, d) are best."""

@@ -48,7 +48,7 @@ def to_two_words(values: Floats, scale: Floats) -> Words:
 # Sums of which no bound is known beforehand: digits of 32 bits that reach over all exponents of a double.
 
 DIGIT_BITS = 32
-LEAST_EXPONENT = -1088  # below the last bit of the smallest double
+LEAST_EXPONENT = -1073 - 53  # of the last of the 53 bits of the smallest double
 DIGITS = (1024 - LEAST_EXPONENT) // DIGIT_BITS + 3
 
 

@@ -54,7 +54,7 @@ class Inducing:
         self.alpha = alpha
         smallest = self.whitening.L.item(-1)  # of the diagonal: the last, by the pivoting
         self.straight = signal_to_noise <= STRAIGHT * smallest**2
-        self.straight_sums = signal_to_noise <= STRAIGHT_SUMS * smallest**2
+        self.straight_sums = max(signal_to_noise, 1.0) <= STRAIGHT_SUMS * smallest**2  # or tr C ≤ n is lost to rounding
         self.points = native.Kernel(self.Z, centre, alpha)
 
     @cached_property
@@ -129,6 +129,10 @@ class Model(ABC):
     def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
         """Add the statistics of the part's chunks; return how many sums did not fit."""
 
+    def whitens(self, inducing: Inducing) -> bool:
+        """Return whether the rows' statistics are whitened, so that a larger jitter makes them smaller."""
+        return False
+
     @abstractmethod
     def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
         """Return what the bound takes, from the statistics of all rows."""
@@ -175,8 +179,11 @@ class Regression(Model):
     name = "regression"
     divergence_words = 0
 
+    def whitens(self, inducing: Inducing) -> bool:
+        return not inducing.straight_sums
+
     def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
-        inverse = None if inducing.straight_sums else inducing.inverse
+        inverse = inducing.inverse if self.whitens(inducing) else None
         return self.loops.regression_statistics(inducing.points, rows.native, inverse, part)
 
     def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import h5py
@@ -85,16 +86,17 @@ class Posterior:
         L = read_all(dataset(file, "posterior/L", 2, REMEDY))
         g = read_all(dataset(file, "posterior/g", 2, REMEDY))
         grouped = "posterior/group" in file
-        L_B = read_all(dataset(file, "posterior/L_B", 3 if grouped else 2, REMEDY)).reshape(-1, m, m)
+        L_B = read_all(dataset(file, "posterior/L_B", 3 if grouped else 2, REMEDY))
         d = g.shape[1]
         group = read_all(dataset(file, "posterior/group", 1, REMEDY)).astype(np.intp) if grouped else np.zeros(d, int)
-        fits = L.shape == (m, m) and len(g) == m and group.shape == (d,) and sorted(order) == list(range(m))
-        if not fits or not np.isin(group, np.arange(len(L_B))).all():
+        square = L.shape == L_B.shape[-2:] == (m, m)
+        fits = square and len(g) == m and group.shape == (d,) and sorted(order) == list(range(m))
+        if not fits or not np.isin(group, np.arange(len(L_B) if grouped else 1)).all():
             raise InputError(f"{file.filename}: /posterior: does not fit /Z, which has {m} points: {REMEDY}")
         x = read_standardisation(file, "x", q)
         y = read_standardisation(file, "y", d)
         Z = np.ascontiguousarray(parameters.Z[order])
-        found = parameters.variance, parameters.alpha, parameters.beta, L, L_B, g, group, x, y
+        found = parameters.variance, parameters.alpha, parameters.beta, L, L_B.reshape(-1, m, m), g, group, x, y
         return cls(model.name, Z, *found, model.loops.name)
 
     @property
@@ -208,8 +210,11 @@ class Posterior:
         factor = self.loops.gram(self.points.Z, self.alpha) if self.loops.factored else np.ones_like(self.L)
         twice = 2 * np.sqrt(factor)
         np.fill_diagonal(twice, 1.0)
-        matrices = [np.outer(w, w) for w in self.weights.T] + [R.T @ R for R in self.factors]
-        return np.stack([native.packed(matrix * twice) for matrix in matrices])
+        matrices = chain((np.outer(w, w) for w in self.weights.T), (R.T @ R for R in self.factors))
+        found = np.empty((self.d + len(self.factors), len(self.L) * (len(self.L) + 1) // 2))
+        for row, matrix in zip(found, matrices, strict=True):  # one at a time: m × m numbers for each output are many
+            row[:] = native.packed(matrix * twice)
+        return found
 
     def sample(self, X: Floats, count: int, seed: int) -> Floats:
         """Return joint draws of the function at the inputs X (n, q): (count, n, d), in the data's units."""

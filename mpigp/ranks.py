@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_info
 
+from mpigp import native
 from mpigp.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
+INSTRUCTION_SETS = ("baseline", "avx2", "avx512")  # from the one that all CPUs have
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
 
@@ -102,6 +105,24 @@ def check_connected(size: int, environment: Mapping[str, str]) -> None:
             f"SLURM_NTASKS is {wanted}, but MPI connected 1 rank: choose the launcher's protocol that this MPI speaks "
             "(srun --mpi=pmix or --mpi=pmi2; srun --mpi=list shows them), or start with mpiexec"
         )
+
+
+def check_alike(comm: Comm) -> None:
+    """Refuse ranks on different kinds of CPU: each makes matrices of size m for itself, and decides by their bits."""
+    if comm.size == 1:
+        return
+    found = {each.get("architecture", "any") for each in threadpool_info() if each["user_api"] == "blas"}
+    kinds = sorted(set(comm.allgather((native.instruction_set, "/".join(sorted(found))))), key=_by_instruction_set)
+    if len(kinds) > 1:
+        told = " and ".join(f"{ours} with BLAS for {blas}" for ours, blas in kinds)
+        raise InputError(
+            f"the ranks run on different kinds of CPU ({told}), which round differently: use machines of one kind, or "
+            f"set MPIGP_INSTRUCTION_SET={kinds[0][0]} and OPENBLAS_CORETYPE={kinds[0][1].partition('/')[0]} for all"
+        )
+
+
+def _by_instruction_set(kind: tuple[str, str]) -> tuple[int, str]:
+    return INSTRUCTION_SETS.index(kind[0]), kind[1]
 
 
 @contextmanager

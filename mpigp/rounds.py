@@ -23,6 +23,7 @@ from mpigp.bound import Bound, Group, bound
 from mpigp.models import Inducing, Model, Summary, Weights
 from mpigp.parameters import Globals
 from mpigp.phases import Phases
+from mpigp.ranks import check_alike
 from mpigp.rows import Block, Rows
 from mpigp.whitening import NotPositiveDefinite
 from mpigp.workers import Part, Workers
@@ -62,6 +63,7 @@ class Evaluator:
     def __init__(self, comm: Comm, model: Model, rows: Rows, m: int, q: int, threads: int = 1) -> None:
         from mpi4py import MPI
 
+        check_alike(comm)
         self.comm, self.model, self.rows = comm, model, rows
         self._in_place, self._sum = MPI.IN_PLACE, MPI.SUM
         self.m, self.q, self.d = m, q, rows.Y.shape[1]
@@ -69,7 +71,7 @@ class Evaluator:
         self.phases = Phases()
         self.statistics_scale = model.statistics_scale(rows, m)
         self.last: tuple[Inducing, Master] | None = None  # of the last evaluation, on rank 0
-        self.workers = Workers(threads, native.workspace(m, q, self.d, len(rows.groups)))
+        self.workers = Workers(threads, native.workspace(m, q, self.d, len(rows.groups), len(rows.groups)))
 
     def __call__(self, parameters: Globals | None, jitter: float) -> Evaluation:
         """Evaluate at rank 0's `parameters` (the others' are not looked at) and the mu and S in `rows`.
@@ -99,6 +101,8 @@ class Evaluator:
             inducing = Inducing(self.model.loops, parameters.Z, parameters.alpha, jitter, snr)
             words = self._sum_statistics(inducing)
         self._allreduce(words)
+        if words[-1] and not self.model.whitens(inducing):
+            raise EvaluationFailed("the bound has no value here: a sum over the rows is not finite, or too large")
 
         with self.phases("bound"):
             master = self._bound(inducing, words, parameters) if self.comm.rank == 0 else None

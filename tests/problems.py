@@ -85,7 +85,7 @@ class Team:
     def __init__(self, size: int) -> None:
         self.size = size
         self.barrier = threading.Barrier(size)
-        self.buffers: list[np.ndarray] = [np.empty(0)] * size
+        self.buffers: list = [None] * size
         self.sums: list[np.ndarray] = []
 
     def run(self, work: Callable[[Member], object]) -> list:
@@ -117,6 +117,13 @@ class Member:
         if self.rank != root:
             buffer[...] = self.team.buffers[root]
         self.Barrier()
+
+    def allgather(self, item: object) -> list:
+        self.team.buffers[self.rank] = item
+        self.Barrier()
+        items = list(self.team.buffers)
+        self.Barrier()
+        return items
 
     def Allreduce(self, _: object, buffer: np.ndarray, op: MPI.Op) -> None:
         self.team.buffers[self.rank] = buffer

@@ -111,6 +111,14 @@ def test_sums_straight_from_the_kernel_keep_ten_digits_of_the_bound(width, share
     assert evaluate(REGRESSION, *problem, 1e-4).bound == pytest.approx(expected, rel=tolerance, abs=tolerance * 300)
 
 
+@pytest.mark.parametrize("n", [20, 40, 100])
+def test_a_weak_signal_needs_no_more_jitter(n):
+    """Points so close that tr C ≤ n holds by little: the sums must not lose it, however little they count."""
+    X = np.linspace(-3, 3, n)[:, None]
+    problem = Problem(X, np.empty(0), np.sin(X), Globals(X.copy(), 1.0, np.full(1, 0.25), 1e-4))
+    assert evaluate(REGRESSION, *problem, 1e-8).jitter == 1e-8
+
+
 @pytest.mark.parametrize("shape", [(9, 1, 1, 1), (20, 4, 2, 3)], ids=str)
 def test_the_precise_arithmetic_is_that_of_the_dense_formula(shape):
     """Where double precision is enough, the measure agrees with Titsias's formula and its complex steps."""

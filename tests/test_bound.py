@@ -278,6 +278,14 @@ def test_a_row_that_is_not_a_number_fails_and_is_not_left_out(model, name):
         evaluate(model, *problem._replace(**{name: spoiled}), 1e-6)
 
 
+def test_sums_that_no_jitter_changes_are_not_tried_again(monkeypatch):
+    tried, kind, add = [], type(LATENT), LATENT.add_statistics
+    monkeypatch.setattr(kind, "add_statistics", lambda _, *args: tried.append(1) or add(*args))
+    with pytest.raises(EvaluationFailed, match="a sum over the rows"):
+        evaluate(LATENT, *shifted(make(65, 3, 2, 1), 1e12), 1e-4)
+    assert len(tried) == 1
+
+
 @pytest.mark.parametrize("far", 10.0 ** np.arange(3, 11, 0.25))
 def test_a_divergence_is_right_or_refused_however_large(far):
     """Nothing bounds KL beforehand: integers that do not hold it must be noticed, not left out."""

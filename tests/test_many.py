@@ -111,3 +111,21 @@ def test_a_start_without_a_value_is_not_the_best():
 
     point, _ = many.minimise(walled, np.array([[[-1.0]], [[2.0]]]), np.ones((2, 1, 1)), 3, ROUNDS, TOLERANCE)
     np.testing.assert_allclose(point, 0.5, atol=1e-6)
+
+
+def test_a_start_without_a_value_or_a_gradient_stays_where_it_is():
+    start = RNG.normal(size=(2, 3))
+    point, value = minimise(lambda point, _: (np.full(len(point), np.nan), np.full_like(point, np.nan)), start, 9, 0.1)
+    np.testing.assert_array_equal(point, start)
+    assert np.isinf(value).all()
+
+
+def test_a_point_without_a_gradient_is_the_last():
+    def spoiled(point: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """A parabola that is known at the start alone to have a slope."""
+        slope = np.where(point == 1.0, point, np.nan)
+        return 0.5 * (point**2).sum(axis=1), slope
+
+    point, value = minimise(spoiled, np.ones((1, 2)), 9, 0.1)
+    assert np.isfinite(point).all() and value[0] < 1.0
+    np.testing.assert_allclose(0.5 * (point**2).sum(axis=1), value, rtol=1e-15)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mpigp.exactsum import DIGITS, from_digits, to_digits
+from mpigp.exactsum import DIGITS, LEAST_EXPONENT, from_digits, to_digits
 from mpigp.vectors import Block, Space
 
 
@@ -57,6 +57,7 @@ def test_digits_of_the_extremes() -> None:
     smallest, largest = 5e-324, np.finfo(float).max
     sums = from_digits(to_digits(np.array([[smallest, largest, -1.0, 0.0], [smallest, -largest, 1e-300, 0.0]])))
     np.testing.assert_array_equal(sums, [1e-323, 0.0, -1.0, 0.0])
+    assert math.frexp(smallest)[1] - 53 >= LEAST_EXPONENT  # the last bit of its mantissa has a digit
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -54,16 +54,16 @@ cdef extern from "rbf.h":
         void (*search_points)(const searches_t *, const int64_t *, int64_t, int, double *) noexcept nogil
         const char *name
     const rbf_functions *rbf_dispatch()
-    int64_t rbf_workspace(int64_t, int64_t, int64_t, int64_t)
+    int64_t rbf_workspace(int64_t, int64_t, int64_t, int64_t, int64_t)
 
 cdef const rbf_functions *functions = rbf_dispatch()
 
 instruction_set = functions.name.decode()
 
 
-def workspace(int64_t m, int64_t q, int64_t d, int64_t groups=1):
-    """Doubles of workspace that one thread needs."""
-    return rbf_workspace(m, q, d, groups)
+def workspace(int64_t m, int64_t q, int64_t d, int64_t groups=1, int64_t matrices=1):
+    """Doubles of workspace that one thread needs, for rows of so many groups and sums of so many m × m matrices."""
+    return rbf_workspace(m, q, d, groups, matrices)
 
 
 cdef inline const double *at(const double[::1] array) noexcept:

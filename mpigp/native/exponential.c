@@ -2,15 +2,10 @@
 #include "rbf.h"
 #include "simd.h"
 
-#define LOG2E 1.4426950408889634
-
-
-typedef double loose __attribute__((vector_size(8 * LANES), aligned(8)));
-
 INLINE void exponential_of(const double *x, double *out)
 {
-    const loose *from = (const loose *)x;
-    loose *to = (loose *)out;
+    const vec_anywhere *from = (const vec_anywhere *)x;
+    vec_anywhere *to = (vec_anywhere *)out;
     vec a = LOG2E * from[0], b = LOG2E * from[1], c = LOG2E * from[2], d = LOG2E * from[3];
     exp2_vectors(&a, &b, &c, &d);
     to[0] = a, to[1] = b, to[2] = c, to[3] = d;

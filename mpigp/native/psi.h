@@ -7,7 +7,6 @@
 
 #include "products.h"
 
-#define LOG2E 1.4426950408889634
 #define STEP (2 * LANES) /* rows that a tile takes at a time */
 #define BLOCK 64         /* rows that are worked on together: their arrays stay in the first-level cache */
 #define FAR (-1e300)     /* the exponent of padding rows */

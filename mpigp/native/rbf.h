@@ -95,6 +95,6 @@ typedef struct {
 const rbf_functions *rbf_dispatch(void);
 
 /* Doubles of workspace that one thread needs. */
-int64_t rbf_workspace(int64_t m, int64_t q, int64_t d, int64_t groups);
+int64_t rbf_workspace(int64_t m, int64_t q, int64_t d, int64_t groups, int64_t matrices);
 
 #endif

@@ -4,7 +4,6 @@
 #include "products.h"
 
 #define BLOCK 64 /* rows that are worked on together: small enough for the second-level cache */
-#define LOG2E 1.4426950408889634
 
 /* Places of a row of m numbers in memory: whole vectors, and no multiple of the page size apart, which caches dislike. */
 INLINE int64_t row_places(int64_t m)

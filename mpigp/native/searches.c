@@ -2,8 +2,10 @@
  *
  * A problem has a record of its own, so that all it needs lies together: scalars, then vectors of k numbers, padded with zeros
  * to `places`. Points are kept in `units` of the problem. */
-#include "searches.h"
-#include "sums.h"
+#include "rbf.h"
+#include "simd.h"
+
+#include <math.h>
 
 #define SUFFICIENT 1e-4 /* Armijo's condition: of what the slope promises, a step must gain so much */
 #define FIRST_STEP 0.5  /* length of the first step of all */
@@ -119,7 +121,7 @@ int64_t ISA(search_advance)(const searches_t *s, int64_t *alive, int64_t count, 
             if (goes_on) scalars[VALUE] = values[j];
             scalars[KNOWN] = 0;
             memcpy(p.gradient, by, (size_t)places * sizeof(double));
-            direct(&p, places);
+            if (goes_on) direct(&p, places);
         } else {
             if (values[j] <= scalars[VALUE] + SUFFICIENT * scalars[STEP] * scalars[SLOPE]) { /* not where it is NaN */
                 take_step(&p, values[j], by, tolerance, places);
@@ -139,6 +141,9 @@ void ISA(search_points)(const searches_t *s, const int64_t *numbers, int64_t cou
     for (int64_t j = 0; j < count; j++) {
         problem_t p = problem_at(s, numbers[j]);
         double step = ahead && p.scalars[KNOWN] >= 0 ? p.scalars[STEP] : 0;
-        for (int64_t i = 0; i < s->k; i++) points[j * s->k + i] = (p.point[i] + step * p.direction[i]) * p.units[i];
+        for (int64_t i = 0; i < s->k; i++) { /* a direction that is not finite is no part of a point */
+            double ahead_of = step != 0 ? p.point[i] + step * p.direction[i] : p.point[i];
+            points[j * s->k + i] = ahead_of * p.units[i];
+        }
     }
 }

@@ -1,4 +1,4 @@
-/* Vectors of doubles by GCC's vector extensions (Clang has them too), and 2^x on them. */
+/* Vectors of doubles by the vector extensions of GCC and Clang, and 2^x on them. */
 #ifndef MPIGP_SIMD_H
 #define MPIGP_SIMD_H
 
@@ -15,12 +15,21 @@
 #define LANES 4
 #endif
 
+#define LOG2E 1.4426950408889634
+
 typedef double vec __attribute__((vector_size(8 * LANES)));
 typedef int64_t ivec __attribute__((vector_size(8 * LANES)));
 typedef double four __attribute__((vector_size(32), aligned(8))); /* four numbers, at any place, in every build */
 
 typedef vec vec_anywhere __attribute__((aligned(8))); /* in arrays of the caller's */
 typedef ivec ivec_anywhere __attribute__((aligned(8)));
+
+#ifdef __clang__
+#define SHUFFLE __builtin_shufflevector
+#else
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (four_indices){__VA_ARGS__})
+typedef int64_t four_indices __attribute__((vector_size(32)));
+#endif
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -65,7 +74,6 @@ INLINE double lane_sum(vec v)
 INLINE four lane_sums(vec a, vec b, vec c, vec d)
 {
     typedef double quad __attribute__((vector_size(32)));
-    typedef int64_t index __attribute__((vector_size(32)));
 #if LANES == 8
 #define HALVES(v) (quad)(_mm512_castpd512_pd256((__m512d)v) + _mm512_extractf64x4_pd((__m512d)v, 1))
 #else
@@ -73,9 +81,9 @@ INLINE four lane_sums(vec a, vec b, vec c, vec d)
 #endif
     quad a4 = HALVES(a), b4 = HALVES(b), c4 = HALVES(c), d4 = HALVES(d);
 #undef HALVES
-    quad ab = __builtin_shuffle(a4, b4, (index){0, 4, 2, 6}) + __builtin_shuffle(a4, b4, (index){1, 5, 3, 7});
-    quad cd = __builtin_shuffle(c4, d4, (index){0, 4, 2, 6}) + __builtin_shuffle(c4, d4, (index){1, 5, 3, 7});
-    return __builtin_shuffle(ab, cd, (index){0, 1, 4, 5}) + __builtin_shuffle(ab, cd, (index){2, 3, 6, 7});
+    quad ab = SHUFFLE(a4, b4, 0, 4, 2, 6) + SHUFFLE(a4, b4, 1, 5, 3, 7);
+    quad cd = SHUFFLE(c4, d4, 0, 4, 2, 6) + SHUFFLE(c4, d4, 1, 5, 3, 7);
+    return SHUFFLE(ab, cd, 0, 1, 4, 5) + SHUFFLE(ab, cd, 2, 3, 6, 7);
 }
 
 /* log2 of x in [1, 2), to 2 units in the last place of 1: with s = (x - c) / (x + c) and c = sqrt(2), log2 x - 1/2 is the odd

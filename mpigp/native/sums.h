@@ -24,7 +24,7 @@ static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Add values to the sums from `offset` on; return how many are not below `most`. Where nothing bounds the total, `most` is
  * MOST over the number of chunks, and the words cannot wrap around. */
-static int64_t add_to_words(sums_t out, int64_t offset, const double *values, int64_t count, double most)
+static inline int64_t add_to_words(sums_t out, int64_t offset, const double *values, int64_t count, double most)
 {
     int64_t misfits = 0, k = 0;
     if (!out.fine) {

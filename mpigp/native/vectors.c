@@ -1,16 +1,14 @@
 /* Dot products of vectors. Compiled once for each instruction set. */
 #include "products.h"
 
-typedef double loose __attribute__((vector_size(8 * LANES), aligned(8)));
-
 INLINE void dots_tile(const int NJ, const double *left, const double *right, int64_t stride, int64_t count, double *out)
 {
     vec s[TALL];
     int64_t t = 0;
     for (int j = 0; j < TALL; j++) s[j] = (vec){0};
     for (; t + LANES <= count; t += LANES) {
-        vec x = *(const loose *)(left + t);
-        for (int j = 0; j < NJ; j++) s[j] += x * *(const loose *)(right + j * stride + t);
+        vec x = *(const vec_anywhere *)(left + t);
+        for (int j = 0; j < NJ; j++) s[j] += x * *(const vec_anywhere *)(right + j * stride + t);
     }
     four sums = lane_sums(s[0], s[1], s[2], s[3]);
     for (int j = 0; j < NJ; j++) {

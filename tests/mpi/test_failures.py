@@ -8,6 +8,7 @@ import pytest
 from inputs import write_inputs
 from launching import Outcome, mpiexec
 
+from mpigp import native
 from mpigp.launch import without_banners
 
 LIMIT = 10  # seconds: the promise; a start alone takes 2 to 4
@@ -120,3 +121,26 @@ def test_an_output_folder_that_goes_while_the_job_runs_ends_it(tmp_path: Path) -
     assert outcome.seconds < LIMIT
     (line,) = outcome.ours
     assert str(folder) in line
+
+
+@pytest.mark.parametrize("command", ["evaluate", "fit"])
+def test_ranks_on_cpus_of_different_kinds_are_refused(command: str, tmp_path: Path) -> None:
+    inputs = write_inputs(tmp_path, "regression", 300, 3, 2, 1)
+    output = tmp_path / "output.h5"
+    words = inputs.arguments if command == "evaluate" else [inputs.data, "--model", "regression", "--inducing", 3]
+    outcome = scripted(
+        tmp_path,
+        "import os\n"
+        "if os.environ.get('OMPI_COMM_WORLD_RANK', os.environ.get('PMI_RANK')) == '1':\n"
+        "    os.environ['MPIGP_INSTRUCTION_SET'] = 'baseline'\n"
+        "from mpigp.cli import main\n"
+        "main()\n",
+        command, *words, "-o", output,
+    )  # fmt: skip
+    if native.instruction_set == "baseline":
+        assert outcome.code == 0
+        return
+    assert outcome.code == 2, outcome
+    (line,) = outcome.ours
+    assert "different kinds of CPU" in line and "MPIGP_INSTRUCTION_SET=baseline" in line
+    assert not output.exists()

@@ -82,6 +82,14 @@ def model_without_a_part_of_the_posterior(files: Files, dataset: str) -> None:
         del file["posterior"][min(file["posterior"])]
 
 
+@each("{model}", "/posterior", "does not fit /Z")
+def model_with_a_posterior_of_another_shape(files: Files, dataset: str) -> None:
+    with h5py.File(files.model, "r+") as file:
+        L_B = file["posterior/L_B"][()]
+        del file["posterior/L_B"]
+        file["posterior/L_B"] = np.concatenate([L_B, L_B[-1:]])
+
+
 @each("{model}", "/posterior", "NaN or Inf")
 def model_with_nan_in_the_posterior(files: Files, dataset: str) -> None:
     with h5py.File(files.model, "r+") as file:
