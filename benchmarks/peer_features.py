@@ -3,7 +3,8 @@
     PYTHON benchmarks/peer_features.py gpy|gpflow|gpytorch THREADS
 
 The last line on standard output is a JSON object: `version`; `gplvm`, the class of its Bayesian GPLVM; `communicator`,
-whether its models take one of MPI; `bits`, a hash of the bound of a sparse regression and of its gradient by Z.
+whether its models take one of MPI; of the bound of a sparse regression and its gradient by Z, whether they are
+`finite`, and a hash of their `bits`.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ Y = np.sin(X).sum(axis=1, keepdims=True) + 0.1 * RNG.normal(size=(20_000, 1))
 Z = X[:100].copy()
 
 
-def digest(*values: Any) -> str:
-    """Return a hash of the bits of numbers."""
-    return hashlib.sha256(b"".join(np.asarray(value, np.float64).tobytes() for value in values)).hexdigest()
+def told(*values: Any) -> dict[str, Any]:
+    """Return what is told of numbers: whether they are finite, and a hash of their bits."""
+    arrays = [np.asarray(value, np.float64) for value in values]
+    bits = hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+    return {"finite": all(bool(np.isfinite(array).all()) for array in arrays), "bits": bits}
 
 
 def gpy() -> dict[str, Any]:
@@ -43,7 +46,7 @@ def gpy() -> dict[str, Any]:
         "version": GPy.__version__,
         "gplvm": GPy.models.BayesianGPLVM.__name__,
         "communicator": all("mpi_comm" in inspect.signature(kind.__init__).parameters for kind in kinds),
-        "bits": digest(model.log_likelihood(), model.Z.gradient),
+        **told(model.log_likelihood(), model.Z.gradient),
     }
 
 
@@ -64,7 +67,7 @@ def gpflow() -> dict[str, Any]:
         "version": gpflow.__version__,
         "gplvm": gpflow.models.BayesianGPLVM.__name__,
         "communicator": any("comm" in name for kind in kinds for name in inspect.signature(kind.__init__).parameters),
-        "bits": digest(loss, tape.gradient(loss, model.inducing_variable.Z.unconstrained_variable)),
+        **told(loss, tape.gradient(loss, model.inducing_variable.Z.unconstrained_variable)),
     }
 
 
@@ -99,7 +102,7 @@ def gpytorch() -> dict[str, Any]:
         "version": gpytorch.__version__,
         "gplvm": BayesianGPLVM.__name__,
         "communicator": any("comm" in name for kind in kinds for name in inspect.signature(kind.__init__).parameters),
-        "bits": digest(value.detach().numpy(), model.kernel.inducing_points.grad.numpy()),
+        **told(value.detach().numpy(), model.kernel.inducing_points.grad.numpy()),
     }
 
 

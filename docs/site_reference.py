@@ -15,8 +15,10 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 import mpigp
+import mpigp.kernels
 from mpigp.cli import COMMANDS, build_parser
 
+PACKAGES = (mpigp, mpigp.kernels)  # those that are used from outside
 SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.MULTILINE)  # of a docstring in NumPy's style
 
 COMMANDS_HEAD = """# Commands
@@ -29,8 +31,10 @@ it finds needs. In a checkout `python run.py` is the same as `mpigp`.
 |---|---|
 | 0 | done |
 | 2 | bad usage or bad input, said in one line on standard error; nothing was written |
-| 75 | `fit` was stopped by SIGTERM, SIGUSR1, SIGUSR2 or `--time-limit`, and saved a checkpoint: go on with `--resume` |
+| 75 | `fit` was stopped by a signal, `--time-limit` or the death of ranks, and has saved a checkpoint: use `--resume` |
 | 1 | anything else |
+
+Where ranks are killed, plain `mpiexec` ends with a code of its own.
 
 | before the command | |
 |---|---|"""
@@ -76,9 +80,10 @@ def options(parser: argparse.ArgumentParser) -> Iterator[str]:
 def api() -> Iterator[str]:
     """Yield the reference of the Python interface, and a list of all modules, from their docstrings."""
     yield API_HEAD
-    for name in mpigp.__all__:
-        item = getattr(mpigp, name)
-        yield from described(f"## mpigp.{name}", name, item)
+    named = [(f"{package.__name__}.{name}", getattr(package, name)) for package in PACKAGES for name in package.__all__]
+    for full, item in named:
+        name = full.rpartition(".")[2]
+        yield from described(f"## {full}", name, item)
         if inspect.isclass(item):
             for method, function in inspect.getmembers(item, inspect.isfunction):
                 if not method.startswith("_") and function.__module__.startswith("mpigp."):
@@ -92,7 +97,8 @@ def api() -> Iterator[str]:
 
 def described(heading: str, name: str, item: Any) -> Iterator[str]:
     """Yield the section of a class or function: its heading, how it is called, and its docstring."""
-    given = inspect.signature(item).parameters.values()
+    plain = inspect.isclass(item) and issubclass(item, Exception)  # these have no signature
+    given = [] if plain else inspect.signature(item).parameters.values()
     bare = [each.replace(annotation=inspect.Parameter.empty) for each in given if each.name != "self"]
     called = f"{name}{inspect.Signature(bare)}"
     yield f"\n{heading}\n\n```usage\n{called}\n```\n"

@@ -1,8 +1,9 @@
-"""What the README claims beside others: its column of mpigp is what the command there prints."""
+"""What the README claims beside others is what the command there prints."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import sys
 from types import ModuleType
@@ -12,6 +13,7 @@ import pytest
 from launching import ROOT, start
 
 COMMAND = "python -m benchmarks.features"
+PEERS = {"gpy": "GPy", "gpflow": "GPflow", "gpytorch": "GPyTorch"}
 
 
 def cells(text: str) -> dict[str, list[str]]:
@@ -29,14 +31,39 @@ def features() -> ModuleType:
     return module
 
 
-def test_our_column_is_what_the_command_prints() -> None:
-    outcome = start(sys.executable, "-m", "benchmarks.features", cwd=ROOT, timeout=120)
+def printed(*options: str) -> dict[str, list[str]]:
+    """Return the table that the command prints."""
+    outcome = start(sys.executable, "-m", "benchmarks.features", *options, cwd=ROOT, timeout=600)
     assert outcome.code == 0, outcome
-    printed = cells(outcome.stdout)
-    claimed = {what: row for what, row in cells((ROOT / "README.md").read_text()).items() if COMMAND in row[-1]}
-    assert claimed
-    for what, row in claimed.items():
-        assert row[0] == printed[what][0] == "yes", what
+    return cells(outcome.stdout)
+
+
+def claimed() -> dict[str, list[str]]:
+    """Return the rows of the README's table that are by this command."""
+    found = {what: row for what, row in cells((ROOT / "README.md").read_text()).items() if COMMAND in row[-1]}
+    assert len(found) == 5
+    return found
+
+
+@pytest.mark.slow
+def test_our_column_is_what_the_command_prints() -> None:
+    table = printed()
+    for what, row in claimed().items():
+        assert row[0] == table[what][0] == "yes", what
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_the_columns_of_the_peers_are_what_the_command_prints() -> None:
+    """Their versions too, which stand in the table's head."""
+    pythons = {peer: os.environ.get(f"{peer.upper()}_PYTHON") for peer in PEERS}
+    if missing := [peer for peer, python in pythons.items() if not python]:
+        pytest.skip(f"{missing[0].upper()}_PYTHON names no Python")
+    table = printed(*(word for peer, python in pythons.items() for word in ("--peer", peer, "--python", str(python))))
+    for what, row in claimed().items():
+        assert row[1:4] == table[what][1:4], what
+    heads = [f"{name} {version}" for name, version in zip(PEERS.values(), table["version"][1:], strict=True)]
+    assert cells((ROOT / "README.md").read_text())[""][1:4] == heads
 
 
 def test_no_claim_is_without_a_command() -> None:
@@ -51,8 +78,8 @@ def test_peers_whose_bits_differ_are_told_from_those_whose_do_not(
     bits: list[str], told: str, features: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def answered(command: list[str], **_: Any) -> Any:
-        found = {"version": "1", "gplvm": "G", "communicator": False, "bits": bits[int(command[-1]) - 1]}
-        line = features.json.dumps(found)
+        found = {"version": "1", "gplvm": "G", "communicator": False, "finite": True}
+        line = features.json.dumps(found | {"bits": bits[int(command[-1]) - 1]})
         return features.subprocess.CompletedProcess(command, 0, f"noise\n{line}\n", "")
 
     monkeypatch.setattr(features.subprocess, "run", answered)

@@ -79,7 +79,8 @@ def test_nothing_comes_from_another_host(site: Path, html: dict[Path, Page]) -> 
 def test_every_command_and_class_has_its_place(site: Path, html: dict[Path, Page]) -> None:
     assert set(COMMANDS) <= html[site / "commands.html"].anchors
     text = (site / "api.html").read_text()
-    for name in ("mpigp.SparseGPRegression", "mpigp.BayesianGPLVM", "mpigp.load", "SparseGPRegression.predict"):
+    classes = ("mpigp.SparseGPRegression", "mpigp.BayesianGPLVM", "mpigp.load", "mpigp.kernels.LatentKernel")
+    for name in (*classes, "SparseGPRegression.predict", "LatentKernel.psi2_gradient"):
         assert f">{name}<" in text, name
     assert "number of inducing points" in text  # of the docstring
 
