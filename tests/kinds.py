@@ -45,6 +45,7 @@ LONG = {
     f"{EXPERIMENT} failures ../shared/data/oilflow.h5 -o results": 3600,
     "python run.py experiment scaling -o results": 900,
     f"{EXPERIMENT} flights ../shared/data/flights_nyc.h5 -o results": 7200,
+    f"{EXPERIMENT} flights ../shared/data/flights_nyc.h5 -o results --sizes 70000 --inducing 500": 1800,
     f"{EXPERIMENT} digits ../shared/data/usps.h5 -o results": 1200,
     f"{EXPERIMENT} digits ../shared/data/usps.h5 -o results --inducing 50 --iterations 300": 1200,
     f"{EXPERIMENT} digits ../shared/data/usps.h5 -o results --inducing 20 --latent 5 --iterations 50": 1200,
