@@ -140,7 +140,7 @@ def main() -> None:
     """Measure both, print, and write the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--iterations", type=int, default=150, help="enough for a copy to be taken")
+    parser.add_argument("--iterations", type=int, default=80, help="enough for copies to be taken")
     parser.add_argument("--rounds", type=int, default=3, help="of the cost; 0 for the recovery")
     parser.add_argument(
         "--modes", nargs="+", choices=["recover", "abort", "plain"], default=["recover", "abort", "plain"]

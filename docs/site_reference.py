@@ -31,7 +31,7 @@ it finds needs. In a checkout `python run.py` is the same as `mpigp`.
 |---|---|
 | 0 | done |
 | 2 | bad usage or bad input, said in one line on standard error; nothing was written |
-| 75 | `fit` was stopped by a signal, `--time-limit` or the death of ranks, and has saved a checkpoint: use `--resume` |
+| 75 | `fit` was stopped by SIGTERM, SIGUSR1, SIGUSR2, `--time-limit` or dead ranks, and has saved: use `--resume` |
 | 1 | anything else |
 
 Where ranks are killed, plain `mpiexec` ends with a code of its own.

@@ -24,7 +24,7 @@ BAD_INPUT = 2  # exit code
 STOPPED = 75  # exit code: stopped after a checkpoint was saved; run again with --resume
 STARTS = 2  # more, of a launcher that could not start a single rank
 START = 300.0  # seconds for ranks to come up: minutes on a cluster whose disks are busy
-SCHEDULED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")  # in such a job all ranks may be on other machines
+SCHEDULED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 PATIENCE = 2.0  # seconds for a launcher to end its ranks
 STARTED = "MPIGP_STARTED"  # the variable that names the folder for marks of ranks
 MET, ENDED = "met", "ended"
@@ -95,20 +95,21 @@ def launch(ranks: int, threads: int, arguments: list[str], model: str | None = N
     job = Job(command)
     while True:
         code = job.run()
-        if not job.died or job.signal:
+        if not job.died:
             return code
-        if not job.began and starts:  # nothing has run: it met what a killed launcher of its number left
+        saved = model is not None and stamp(model) not in (None, before)
+        if not (job.began or saved or job.signal) and starts:  # it met what a killed launcher of its number left
             starts -= 1
             say("no rank came up: starting them again")
             continue
         if model is not None:
             discard_parts(model)
-        saved = model is not None and stamp(model) not in (None, before)
         if saved and "--resume" not in command:
             command.append("--resume")
-        if not restarts:
+        if job.signal or not restarts:
             remedy = "go on with --resume" if saved else "start it again"
-            say(f"the job died, because a rank or its launcher was killed: {remedy}")
+            ended = "was stopped" if job.signal else "died, because a rank or its launcher was killed"
+            say(f"the job {ended}: {remedy}")
             return STOPPED if saved else 1
         restarts -= 1
         say(f"the job died: starting it again {'from its checkpoint' if saved else 'from the beginning'}")
@@ -123,19 +124,27 @@ class Job:
     def __init__(self, command: list[str]) -> None:
         self.command = command
         self.died = self.began = False
-        self.signal = 0
+        self.signal = self._unsent = 0
         self._process: subprocess.Popen[str] | None = None
         for each in FORWARDED:
             signal.signal(each, self._forward)
 
+    @property
+    def _elsewhere(self) -> bool:
+        """Whether all ranks may be on other machines: in a job of a scheduler, but for Slurm's on this one alone."""
+        here = os.environ.get("SLURM_JOB_NUM_NODES") == "1" and "SLURMD_NODENAME" in os.environ
+        return any(name in os.environ for name in SCHEDULED) and not here
+
     def _forward(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
-        if self._process is not None:
+        if self._process is None:
+            self._unsent = number
+        else:
             self._process.send_signal(number)
 
     def run(self) -> int:
         """Run it to its end; return the exit code, 128 + its number for a signal."""
-        self.died = self.began = False
+        self.died = self.began = self._seen = False
         environment = {name: value for name, value in os.environ.items() if name not in RANK}
         with (
             tempfile.TemporaryDirectory(prefix="mpigp-") as folder,
@@ -145,16 +154,20 @@ class Job:
             ) as process,
         ):  # fmt: skip
             self._process = process
-            if self.signal:  # it came before there was somebody to send it to
-                process.send_signal(self.signal)
+            if self._unsent:  # it came before there was somebody to send it to
+                process.send_signal(self._unsent)
+                self._unsent = 0
             threading.Thread(target=self._watch, args=(process, folder), daemon=True).start()
             while True:
                 try:
                     self._retell(process)
                     break
-                except KeyboardInterrupt:
-                    self.signal = signal.SIGINT  # mpiexec has had the interrupt too, and ends its ranks
-            self.began = bool(os.listdir(folder))
+                except KeyboardInterrupt:  # as a rule mpiexec has had it too, and ends its ranks
+                    if self.signal == signal.SIGINT:
+                        process.terminate()
+                    self.signal = signal.SIGINT
+            self._process = None
+            self.began = bool(os.listdir(folder)) or (self._elsewhere and not self._seen)
             code = process.returncode if process.returncode >= 0 else 128 - process.returncode
             self.died = self.died or code > 128 or code in DEATHS
             if self.died:
@@ -177,17 +190,19 @@ class Job:
         A rank that has met the others may die while they are still on their way out of MPI's start.
         """
         seen: set[int] = set()
-        elsewhere = any(name in os.environ for name in SCHEDULED)
         end = time.monotonic() + START
         while process.poll() is None:
             seen |= ranks_with(f"{STARTED}={folder}")
+            self._seen = bool(seen)
             gone = {rank for rank in seen if not is_alive(rank)}
             # Read last: who has gone in good order has left its mark.
             marks = set(os.listdir(folder)) if os.path.isdir(folder) else set()
             left = {rank for rank in seen if f"{ENDED}.{rank}" not in marks}
             if seen and all(f"{MET}.{rank}" in marks for rank in left):
                 return
-            late = time.monotonic() > end and (seen or not elsewhere)
+            late = time.monotonic() > end
+            if late and self._elsewhere and not seen:
+                return
             if (left & gone or late) and process.poll() is None:
                 self.died = True
                 process.terminate()

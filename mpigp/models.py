@@ -33,7 +33,8 @@ STRAIGHT = 2e8
 K_mn: rounding moves them by some 1e-15 of the product (measured: tests/test_accuracy.py)."""
 
 STRAIGHT_SUMS = 5e4
-"""Up to this one its statistics too: rounding moves the bound by some 1e-20 of its square (measured there)."""
+"""Up to this one, of the condition number alone too, its statistics: rounding moves the bound by some 1e-20 of its
+square (measured there), and tr C, which n bounds, by as much of the condition number's."""
 
 
 class Inducing:
@@ -54,7 +55,7 @@ class Inducing:
         self.alpha = alpha
         smallest = self.whitening.L.item(-1)  # of the diagonal: the last, by the pivoting
         self.straight = signal_to_noise <= STRAIGHT * smallest**2
-        self.straight_sums = max(signal_to_noise, 1.0) <= STRAIGHT_SUMS * smallest**2  # or tr C ≤ n is lost to rounding
+        self.straight_sums = max(signal_to_noise, 1.0) <= STRAIGHT_SUMS * smallest**2
         self.points = native.Kernel(self.Z, centre, alpha)
 
     @cached_property

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
-INSTRUCTION_SETS = ("baseline", "avx2", "avx512")  # from the one that all CPUs have
+LEAST_CORES = {"baseline": "Prescott", "avx2": "Haswell", "avx512": "SkylakeX"}  # OpenBLAS's, that have each
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
 
@@ -111,18 +111,15 @@ def check_alike(comm: Comm) -> None:
     """Refuse ranks on different kinds of CPU: each makes matrices of size m for itself, and decides by their bits."""
     if comm.size == 1:
         return
-    found = {each.get("architecture", "any") for each in threadpool_info() if each["user_api"] == "blas"}
-    kinds = sorted(set(comm.allgather((native.instruction_set, "/".join(sorted(found))))), key=_by_instruction_set)
+    found = {library.get("architecture", "any") for library in threadpool_info() if library["user_api"] == "blas"}
+    each = comm.allgather((native.instruction_set, "/".join(sorted(found))))
+    kinds = sorted(set(each), key=lambda kind: (list(LEAST_CORES).index(kind[0]), kind[1]))
     if len(kinds) > 1:
-        told = " and ".join(f"{ours} with BLAS for {blas}" for ours, blas in kinds)
+        told, least = " and ".join(f"{ours} with BLAS for {blas}" for ours, blas in kinds), kinds[0][0]
         raise InputError(
             f"the ranks run on different kinds of CPU ({told}), which round differently: use machines of one kind, or "
-            f"set MPIGP_INSTRUCTION_SET={kinds[0][0]} and OPENBLAS_CORETYPE={kinds[0][1].partition('/')[0]} for all"
+            f"let all do as the least of them: MPIGP_INSTRUCTION_SET={least} OPENBLAS_CORETYPE={LEAST_CORES[least]}"
         )
-
-
-def _by_instruction_set(kind: tuple[str, str]) -> tuple[int, str]:
-    return INSTRUCTION_SETS.index(kind[0]), kind[1]
 
 
 @contextmanager

@@ -300,6 +300,19 @@ def test_a_divergence_is_right_or_refused_however_large(far):
     )  # the rest of F: 1e5
 
 
+@pytest.mark.parametrize(("least", "refused"), [(-0.9, True), (-0.1, True), (-1e-3, False), (0.0, False)])
+def test_a_matrix_that_rounding_made_indefinite_is_refused(least, refused):
+    """It factorises, as I + s C does down to −1, but what it says the data explain is more than they can."""
+    rotation, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))
+    C = rotation @ np.diag([least, 1.0, 2.0]) @ rotation.T
+    arguments = C, np.ones((3, 1)), 5, 1.0, 1.0, 1.0
+    if refused:
+        with pytest.raises(NotPositiveDefinite):
+            group_bound(*arguments)
+    else:
+        assert np.isfinite(group_bound(*arguments).value)
+
+
 def test_a_trace_above_the_rows_is_refused():
     with pytest.raises(NotPositiveDefinite):
         group_bound(np.eye(3) * 2.0, np.zeros((3, 1)), 5, 1.0, 1.0, 1.0)

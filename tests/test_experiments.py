@@ -323,8 +323,8 @@ def test_a_variance_is_of_rows_that_were_not_learned() -> None:
             return [self.known.get(x, 0.0) for x in X[:, 0]]
 
     rows = Rows(np.arange(40.0)[:, None], np.full(40, 3.0))
-    mean, variance = beside(Memory, rows, rows.X)
-    assert variance == 9.0 and np.array_equal(mean, rows.Y)
+    mean, variance, seconds = beside(Memory, rows, rows.X)
+    assert seconds >= 0 and variance == 9.0 and np.array_equal(mean, rows.Y)
 
 
 # digits
@@ -340,8 +340,10 @@ def test_digits_go_to_the_likeliest_class(inputs: dict[str, Path], tmp_path: Pat
     models = [BayesianGPLVM(5, latent=2, max_iter=60, standardize="center").fit(part) for part in parts.values()]
     bounds = np.stack([model.score_samples(new) for model in models], axis=1)
     assert by_bounds == (2 * np.argmax(bounds + prior, axis=1)).tolist()
-    exact = np.stack([quadrature(model.posterior_, new) for model in models], axis=1)
-    assert gplvm == (2 * np.argmax(exact + prior, axis=1)).tolist()
+    exact = np.stack([quadrature(model.posterior_, new) for model in models], axis=1) + prior
+    clear = np.diff(np.sort(exact, axis=1)[:, -2:])[:, 0] > 0.5  # nats between the two likeliest
+    assert clear.sum() > 50
+    assert (np.array(gplvm) == 2 * np.argmax(exact, axis=1))[clear].all()
     densities = [PCA(2).fit(part).score_samples(new) for part in parts.values()]
     assert linear == (2 * np.argmax(np.stack(densities, axis=1) + prior, axis=1)).tolist()
     assert neighbour == labels[((new[:, None] - Y) ** 2).sum(axis=2).argmin(axis=1)].tolist()

@@ -159,9 +159,10 @@ def test_notes_on_closed_pipes_are_dropped() -> None:
 @pytest.fixture
 def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leave the handlers of signals as they are, and the variables of a job of Slurm's out."""
-    for name in SCHEDULED:
+    for name in (*SCHEDULED, "SLURM_JOB_NUM_NODES", "SLURMD_NODENAME"):
         monkeypatch.delenv(name, raising=False)
-    before = {each: signal.getsignal(each) for each in FORWARDED}
+    before = {each: signal.getsignal(each) for each in (*FORWARDED, signal.SIGINT)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     for each, handler in before.items():
         signal.signal(each, handler)
@@ -180,7 +181,11 @@ def test_ranks_of_a_scheduled_job_may_be_elsewhere(handlers: None, monkeypatch: 
     monkeypatch.setenv(SCHEDULED[0], "7")
     job = Job(["sleep", "2"])
     assert job.run() == 0
-    assert not job.died
+    assert not job.died and job.began
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "1")
+    monkeypatch.setenv("SLURMD_NODENAME", "here")
+    assert job.run() == 128 + signal.SIGTERM
+    assert job.died and not job.began
 
 
 @pytest.mark.parametrize("command", ["info", "evaluate"])  # one process, and all ranks
@@ -212,6 +217,7 @@ def test_what_is_said_after_an_interrupt_is_passed_on(handlers: None, capfd: pyt
     script = (
         "import os, signal, sys, time\n"
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "time.sleep(1)\n"  # the parent must be listening
         "os.kill(os.getppid(), signal.SIGINT)\n"
         "time.sleep(0.5)\n"
         "print('after ' * 30_000, file=sys.stderr)\n"
@@ -220,3 +226,17 @@ def test_what_is_said_after_an_interrupt_is_passed_on(handlers: None, capfd: pyt
     assert job.run() == 0
     assert job.signal == signal.SIGINT
     assert capfd.readouterr().err.count("after") == 30_000
+
+
+def test_a_second_interrupt_ends_a_launcher_that_did_not_hear_the_first(handlers: None) -> None:
+    script = (
+        "import os, signal, time\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "for _ in range(2):\n"
+        "    time.sleep(1)\n"
+        "    os.kill(os.getppid(), signal.SIGINT)\n"
+        "time.sleep(60)\n"
+    )
+    job, began = Job([sys.executable, "-c", script]), time.monotonic()
+    assert job.run() == 128 + signal.SIGTERM
+    assert time.monotonic() - began < 30

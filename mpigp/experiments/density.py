@@ -3,7 +3,7 @@
     p(y) = ∫ N(y; m(x), v(x) + 1/β) N(x; 0, I) dx
 
 with the mean m and the variance v of the function at x. The bound that `embed` finds is below log p(y), and the further
-the larger v is: for each output it counts βv/2, and the density log(1 + βv)/2.
+the larger v is: of an output with a residual r it takes β(r² + v)/2, and the density βr²/2(1 + βv) + log(1 + βv)/2.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def log_densities(posterior: Posterior, found: Embedding, Y: Floats, rng: np.ran
 def curvature(posterior: Posterior, Y: Floats, x: Floats) -> tuple[Floats, Floats]:
     """Return the eigenvalues (n, q) of the second derivatives of `joint` at x (n, q), and their vectors (n, q, q).
 
-    An eigenvalue is at least 1, that of the prior: less is seen where x is no mode.
+    An eigenvalue is taken as 1, the prior's, where it is less, so that samples go no further than the prior's would.
     """
     second = np.empty((*x.shape, x.shape[1]))
     for place in range(x.shape[1]):

@@ -13,6 +13,7 @@ from scipy.linalg.cython_lapack cimport dpotrf, dpotri, dpstrf, dtrtri
 
 cdef char UPPER = b"U", LEFT = b"L", RIGHT = b"R", PLAIN = b"N", TRANSPOSED = b"T"
 cdef double ONE = 1.0
+cdef double MOST_OF_INVERSE = 1.01  # no entry of P⁻¹ exceeds 1, but for a little rounding
 
 # Factors
 
@@ -135,6 +136,8 @@ def group_bound(C, b, double n, double YY, double variance, double beta):
     cdef double[:, ::1] by_P = derivative
     dpotri(&UPPER, &m, &by_P[0, 0], &m, &info)
     for i in range(m):
+        if not by_P[i, i] <= MOST_OF_INVERSE:  # C ⪰ 0, so P ⪰ I: only rounding can break it, and F then means nothing
+            return None
         for j in range(i + 1):
             by_P[i, j] *= -0.5 * d
         by_P[i, i] += 0.5 * d
