@@ -8,6 +8,7 @@ import json
 import os
 import shlex
 import sys
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from mpigp import __version__
@@ -132,6 +133,9 @@ def execute(argv: list[str]) -> int:
         code = int(figures.get("exit_code", 0))
         if can_survive():
             sys.stdout.flush()
+            if code and comm is not None:  # it ends the job: not before all have said what they say
+                with suppress(Exception):
+                    comm.Barrier()
             tell(ENDED)
             os._exit(code)  # MPI's own end waits for ranks that have died, or die now
         return code
