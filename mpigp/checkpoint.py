@@ -51,11 +51,11 @@ def save(
     latent = {} if rows.S is None else {"mu": rows.mu, "S": rows.S}
     if timed is None:
         for values in latent.values():
-            list(gather_rows(comm, values))
+            list(gather_rows(comm, values, rows.n))
         for block in optimizer.vectors().values():
             for vector in block.local:
                 for segment in vector:
-                    list(gather_rows(comm, segment.reshape(-1, objective.q)))
+                    list(gather_rows(comm, segment.reshape(-1, objective.q), rows.n))
         confirm(comm)
         return
     check_room(path, expected_size(fit) + timed.seconds.nbytes + timed.rows.nbytes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
 from mpigp import native
+from mpigp.chunks import share
 from mpigp.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+NOTICE = 1.0  # seconds, after which a death is known to everyone
 SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
 LEAST_CORES = {"baseline": "Prescott", "avx2": "Haswell", "avx512": "SkylakeX"}  # OpenBLAS's, that have each
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -49,8 +52,11 @@ def connected() -> Comm:
 def world() -> Comm:
     """Return the communicator of all ranks, after seeing to it that an uncaught exception on one ends them all."""
     comm = connected()
+    from mpi4py import MPI
 
     def end_all(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if comm.size > 1 and isinstance(error, MPI.Exception):
+            time.sleep(NOTICE)  # where another rank was killed, the launcher ends this one, and knows why
         say(f"rank {comm.rank}: {described(error, trace)}")
         if comm.size > 1:
             comm.Abort(1)
@@ -136,18 +142,17 @@ def together(comm: Comm) -> Iterator[None]:
         raise InputError(first)
 
 
-def gather_rows(comm: Comm, local: Floats, block: int = 2**16) -> Iterator[Floats]:
-    """Yield, on rank 0, the rows (., q) of all ranks in order, block by block; the other ranks only send theirs."""
-    counts = comm.gather(len(local))
+def gather_rows(comm: Comm, local: Floats, n: int, block: int = 2**16) -> Iterator[Floats]:
+    """Yield, on rank 0, the n rows (., q) of all ranks in order, block by block; the other ranks only send theirs."""
     if comm.rank != 0:
         for start in range(0, len(local), block):
             comm.Send(np.ascontiguousarray(local[start : start + block]), dest=0)
         return
-    assert counts is not None
     yield local
     for rank in range(1, comm.size):
-        for start in range(0, counts[rank], block):
-            rows = np.empty((min(block, counts[rank] - start), local.shape[1]))
+        count = share(n, rank, comm.size).rows
+        for start in range(0, count, block):
+            rows = np.empty((min(block, count - start), local.shape[1]))
             comm.Recv(rows, source=rank)
             yield rows
 

@@ -25,7 +25,7 @@ def write_rows(file: h5py.File, name: str, comm: Comm, local: Floats, n: int, fl
     """
     item = file.create_dataset(name, (n,) if flat else (n, local.shape[1]), "f8")
     start = 0
-    for block in gather_rows(comm, local):
+    for block in gather_rows(comm, local, n):
         item[start : start + len(block)] = block[:, 0] if flat else block
         start += len(block)
 
@@ -35,7 +35,7 @@ def write(path: str, comm: Comm, n: int, rows: Mapping[str, Floats], whole: Mapp
     columns = {name: values if values.ndim > 1 else values[:, None] for name, values in rows.items()}
     if comm.rank != 0:
         for values in columns.values():
-            list(gather_rows(comm, values))
+            list(gather_rows(comm, values, n))
         return
     whole = whole or {}
     numbers = n * sum(values.shape[1] for values in columns.values()) + sum(values.size for values in whole.values())

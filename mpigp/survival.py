@@ -5,9 +5,10 @@ the whole job.
 
 A death may strike in the middle of any message. MPI then owes an error to some ranks only: others may have what they
 waited for, and go on for a while. And Open MPI 5 owes more than it pays: its Allgatherv, which carries `allgather`
-too, returns without an error and without the data when a rank dies in it. So nothing that was received is relied on
-after a failure unless all ranks have met in `confirm` since: copies, checkpoints, the end of a run. An agreement is
-the one call of MPI that has the same outcome on all ranks that are left.
+too, returns without an error and without the data when a rank dies in it, and leaves others waiting for what it has
+not sent. So nothing that was received is relied on after a failure unless all ranks have met in `confirm` since:
+copies, checkpoints, the end of a run; and who comes there and knows of a death first ends all that others wait in. An
+agreement is the one call of MPI that has the same outcome on all ranks that are left.
 
 Agreements are matched by their number, and shrinking a communicator begins with one of its own. So on the way from the
 last agreement to the shrinking every rank takes part in exactly one more: in `confirm`, or when it has met an error
@@ -22,12 +23,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mpigp.errors import InputError
-from mpigp.ranks import say
+from mpigp.ranks import NOTICE, say
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
 
-NOTICE = 1.0  # seconds, after which a death is known to everyone
 GIVEN_UP = 137  # exit code of a job whose ranks cannot go on: that of a process that was killed
 
 
@@ -45,7 +45,12 @@ def confirm(comm: Comm) -> None:
 
     Called by all ranks. A rank that has died did not agree, and one that knows of a death agrees to nothing.
     """
-    if can_survive() and not _agreed(comm, not _disturbed(comm)):
+    if not can_survive():
+        return
+    well = not _disturbed(comm)
+    if not well:
+        comm.Revoke()  # somebody may wait for what a call that returned without an error did not send
+    if not _agreed(comm, well):
         raise RankLost
 
 
@@ -61,6 +66,9 @@ def _agreed(comm: Comm, well: bool) -> bool:
 
 def _disturbed(comm: Comm) -> bool:
     """Return whether this rank knows of a death."""
+    from mpi4py import MPI
+
+    MPI.COMM_SELF.Iprobe()  # MPI takes no notice of anything while nobody calls it
     return comm.Is_revoked() or comm.Get_failed().Get_size() > 0
 
 

@@ -204,7 +204,7 @@ def write(path: str, comm: Comm, evaluation: Evaluation, rows: Rows) -> None:
     """Write the bound and its gradients; rank 0 writes, the others send it their rows."""
     if comm.rank != 0:
         for values in rows.gradients.values():
-            list(gather_rows(comm, values))
+            list(gather_rows(comm, values, rows.n))
         return
     assert evaluation.gradient is not None
     with replacing(path) as temporary, h5py.File(temporary, "w") as file:

@@ -1,4 +1,9 @@
-"""A rank dies; one of the others meets an error in a message, and one waits in `confirm`: both must meet again."""
+"""A rank dies, and the two others must meet again, one of which is in `confirm` already; python meeting.py CASE.
+
+error : the other meets an error in a message
+silence : the other waits for a message of the one in `confirm`, who knows of the death, and has left out what it had
+    to send: as MPI's own collectives do that return without an error
+"""
 
 import os
 import signal
@@ -16,7 +21,9 @@ if __name__ == "__main__":
         os.kill(os.getpid(), signal.SIGKILL)
     try:
         if comm.rank == 0:
-            comm.Recv(np.empty(1), source=2)
+            comm.Recv(np.empty(1), source=2 if sys.argv[1] == "error" else 1)
+        elif sys.argv[1] == "silence":
+            assert is_failure(comm, ValueError("what was received makes no sense"))
         confirm(comm)
     except Exception as error:
         assert is_failure(comm, error)

@@ -72,7 +72,8 @@ def test_without_a_checkpoint_it_says_so_too(tmp_path: Path, python: str) -> Non
     )
     assert code == 1
     assert seconds < LIMIT
-    assert said.splitlines()[-1] == "mpigp: the job died, because a rank or its launcher was killed: start it again"
+    last = "mpigp: the job died, because a rank or its launcher was killed: start it again"
+    assert said.splitlines()[-1] == last, said
     assert not output.exists()
 
 

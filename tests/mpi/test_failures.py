@@ -37,6 +37,40 @@ def test_an_exception_on_one_rank_ends_all(rank: int, tmp_path: Path) -> None:
     assert lines == [f"mpigp: rank {rank}: ValueError: a reason in two lines ({tmp_path / 'script.py'}:4)\n"]
 
 
+def test_a_rank_that_meets_an_error_over_a_dead_one_leaves_the_last_word_to_the_launcher(tmp_path: Path) -> None:
+    outcome = scripted(
+        tmp_path,
+        "import os, time\n"
+        "from mpi4py import MPI\n"
+        "from mpigp.ranks import world\n"
+        "comm = world()\n"
+        "comm.Barrier()\n"
+        "if comm.rank == 1:\n"
+        "    raise MPI.Exception(MPI.ERR_OTHER)\n"
+        "time.sleep(0.2)\n"
+        "os.kill(os.getpid(), 9)\n",
+        ranks=2,
+    )
+    assert "signal 9" in outcome.stderr
+    assert outcome.ours == []
+
+
+def test_an_error_of_mpi_itself_is_said(tmp_path: Path) -> None:
+    outcome = scripted(
+        tmp_path,
+        "from mpi4py import MPI\n"
+        "from mpigp.ranks import world\n"
+        "comm = world()\n"
+        "if comm.rank == 1:\n"
+        "    comm.Send(bytearray(1), dest=7)\n"
+        "comm.Barrier()\n",
+        ranks=2,
+    )
+    assert outcome.code != 0
+    (line,) = outcome.ours
+    assert line.startswith("mpigp: rank 1: Exception: MPI_ERR_RANK")
+
+
 def test_a_line_and_its_end_are_written_at_once(tmp_path: Path) -> None:
     """Else mpiexec's banner comes between them now and then, and is glued to the line."""
     outcome = scripted(

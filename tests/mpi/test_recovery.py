@@ -14,8 +14,9 @@ from launching import mpiexec, run
 LONG = 100_000  # iterations: more than are made before the kill
 
 
-def test_a_rank_that_waits_for_agreement_and_one_that_met_an_error_meet_again() -> None:
-    outcome = mpiexec(3, Path(__file__).parent / "meeting.py", survive=True)
+@pytest.mark.parametrize("case", ["error", "silence"])
+def test_a_rank_that_waits_for_agreement_and_one_that_does_not_come_to_it_meet_again(case: str) -> None:
+    outcome = mpiexec(3, Path(__file__).parent / "meeting.py", case, survive=True, timeout=30)
     assert outcome.stdout.count("gone [2], left [0, 1]") == 2, outcome
 
 
