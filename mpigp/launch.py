@@ -167,9 +167,12 @@ class Job:
                         process.terminate()
                     self.signal = signal.SIGINT
             self._process = None
-            self.began = bool(os.listdir(folder)) or (self._elsewhere and not self._seen)
+            marks = os.listdir(folder)
+            self.began = bool(marks) or (self._elsewhere and not self._seen)
             code = process.returncode if process.returncode >= 0 else 128 - process.returncode
-            self.died = self.died or code > 128 or code in DEATHS
+            ended = self._elsewhere or any(mark.startswith(ENDED) for mark in marks)
+            # Open MPI's 0 may mean that all ranks died, where they may survive each other.
+            self.died = self.died or code > 128 or code in DEATHS or (code == 0 and not ended)
             if self.died:
                 for rank in ranks_with(f"{STARTED}={folder}"):  # what a launcher that was killed has left behind
                     with suppress(ProcessLookupError):

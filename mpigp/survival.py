@@ -13,13 +13,19 @@ agreement is the one call of MPI that has the same outcome on all ranks that are
 Agreements are matched by their number, and shrinking a communicator begins with one of its own. So on the way from the
 last agreement to the shrinking every rank takes part in exactly one more: in `confirm`, or when it has met an error
 elsewhere, in `survivors`. Otherwise one that waits in `confirm` would meet another that shrinks already.
+
+Once in some hundred deaths of several ranks at once, Open MPI 5 never tells one of the others the outcome of an
+agreement, and the rest wait for it in the shrinking (open-mpi/ompi#13138). All have agreed a moment before, so who
+waits there for long ends the job; `--ranks` starts it again.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mpigp.errors import InputError
@@ -28,6 +34,7 @@ from mpigp.ranks import NOTICE, say
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
 
+SHRINKING = 20.0  # seconds at most: as a rule it takes milliseconds
 GIVEN_UP = 137  # exit code of a job whose ranks cannot go on: that of a process that was killed
 
 
@@ -100,11 +107,29 @@ def survivors(comm: Comm, error: Exception) -> tuple[Comm, list[int]]:
         comm.Revoke()  # so that nobody waits for ever for one who has gone
         if not isinstance(error, RankLost):
             _agreed(comm, False)  # with those who are in `confirm`
-        smaller = comm.Shrink()
+        with _limited(comm):
+            smaller = comm.Shrink()
     except MPI.Exception as failed:
-        say(f"rank {comm.rank}: the ranks that are left cannot meet: {failed}")
-        comm.Abort(GIVEN_UP)
+        _give_up(comm, str(failed))
         raise
     gone = MPI.Group.Difference(comm.Get_group(), smaller.Get_group())
     places = list(range(gone.Get_size()))
     return smaller, sorted(MPI.Group.Translate_ranks(gone, places, MPI.COMM_WORLD.Get_group()))
+
+
+@contextmanager
+def _limited(comm: Comm) -> Iterator[None]:
+    """End the job if the block takes too long."""
+    timer = threading.Timer(SHRINKING, _give_up, [comm, f"they have waited for {SHRINKING:g} s"])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _give_up(comm: Comm, reason: str) -> None:
+    """End the job, because its ranks cannot go on."""
+    say(f"rank {comm.rank}: the ranks that are left cannot meet: {reason}")
+    comm.Abort(GIVEN_UP)

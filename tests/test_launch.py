@@ -205,6 +205,13 @@ def test_a_launcher_is_not_told_that_it_is_a_rank(handlers: None, monkeypatch: p
     assert Job([sys.executable, "-c", "import os, sys; sys.exit('PMI_RANK' in os.environ)"]).run() == 0
 
 
+@pytest.mark.parametrize(("mark", "died"), [("met", True), ("ended", False)])
+def test_a_job_whose_ranks_all_died_has_died_whatever_its_exit_code(handlers: None, mark: str, died: bool) -> None:
+    job = Job(["sh", "-c", f'touch "$MPIGP_STARTED/{mark}.7"'])
+    assert job.run() == 0
+    assert job.died is died
+
+
 def test_a_signal_that_comes_before_there_is_a_job_reaches_it(handlers: None) -> None:
     job = Job(["sleep", "60"])
     os.kill(os.getpid(), signal.SIGTERM)
