@@ -14,8 +14,8 @@ Agreements are matched by their number, and shrinking a communicator begins with
 last agreement to the shrinking every rank takes part in exactly one more: in `confirm`, or when it has met an error
 elsewhere, in `survivors`. Otherwise one that waits in `confirm` would meet another that shrinks already.
 
-Once in some hundred deaths of several ranks at once, Open MPI 5 never tells one of the others the outcome of an
-agreement, and the rest wait for it in the shrinking (open-mpi/ompi#13138). All have agreed a moment before, so who
+Rarely, after deaths of several ranks at once, one of the others stays in an agreement whose outcome the rest have, and
+they wait for it in the shrinking (stacks show it; compare open-mpi/ompi#13138). All have agreed a moment before, so who
 waits there for long ends the job; `--ranks` starts it again.
 """
 
