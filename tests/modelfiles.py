@@ -8,13 +8,13 @@ import numpy as np
 from mpi4py import MPI
 from problems import REGRESSION, Problem
 
-from mpigp import checkpoint
-from mpigp.fitting import Fit, Settings
-from mpigp.modelfile import Standardisation
-from mpigp.models import Model
-from mpigp.objective import Objective
-from mpigp.rounds import Evaluator
-from mpigp.rows import Rows
+from mpigp.files.model_file import Standardisation
+from mpigp.fit import checkpoint
+from mpigp.fit.loop import Fit, Settings
+from mpigp.fit.objective import Objective
+from mpigp.gp.statistics import Model
+from mpigp.mpi.evaluator import Evaluator
+from mpigp.mpi.rows import Rows
 
 
 def write_model(

@@ -13,10 +13,10 @@ import numpy as np
 import reference
 from mpi4py import MPI
 
-from mpigp.models import GPLVM, Inducing, Model, Regression, Summary
-from mpigp.parameters import Globals
-from mpigp.rounds import Evaluator
-from mpigp.rows import Rows
+from mpigp.gp.parameters import Globals
+from mpigp.gp.statistics import GPLVM, Inducing, Model, Regression, Summary
+from mpigp.mpi.evaluator import Evaluator
+from mpigp.mpi.rows import Rows
 
 REGRESSION, LATENT = Regression(), GPLVM()
 GLOBALS = ("Z", "variance", "alpha", "beta")

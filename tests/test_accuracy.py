@@ -14,8 +14,8 @@ import pytest
 import reference
 from problems import REGRESSION, Problem, Result, change, evaluate, make, reference_of
 
-from mpigp import models
-from mpigp.parameters import Globals
+from mpigp.gp import statistics as models
+from mpigp.gp.parameters import Globals
 
 GRADIENTS = ("Z", "alpha", "variance", "beta")
 

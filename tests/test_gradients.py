@@ -7,8 +7,8 @@ import pytest
 import reference
 from problems import LATENT, REGRESSION, Problem, change, evaluate, make, reference_of
 
-from mpigp import models
-from mpigp.rounds import EvaluationFailed
+from mpigp.gp import statistics as models
+from mpigp.mpi.evaluator import EvaluationFailed
 
 both = pytest.mark.parametrize("model", [REGRESSION, LATENT], ids=lambda model: model.name)
 

@@ -22,14 +22,14 @@ from sklearn.base import clone
 import mpigp
 from mpigp.cli import execute
 from mpigp.errors import InputError
+from mpigp.gp.posterior import Posterior
+from mpigp.gp.statistics import Model, model_of
 from mpigp.kernels import Kernel, LatentKernel, WrongKernel, check
 from mpigp.kernels.matern import Matern52
-from mpigp.kernels.names import find
-from mpigp.missing import find_patterns
-from mpigp.models import Model, model_of
-from mpigp.posterior import Posterior
-from mpigp.rounds import EvaluationFailed, Evaluator
-from mpigp.rows import Rows
+from mpigp.kernels.registry import find
+from mpigp.mpi.evaluator import EvaluationFailed, Evaluator
+from mpigp.mpi.missing import find_patterns
+from mpigp.mpi.rows import Rows
 
 both = pytest.mark.parametrize("model", [REGRESSION, LATENT], ids=lambda model: model.name)
 
@@ -151,7 +151,7 @@ def test_bound_and_gradients_are_those_of_the_compiled_kernel(model: Model, shap
 
 
 def test_regression_keeps_its_digits_at_little_noise() -> None:
-    """Where the straight way loses them (`STRAIGHT` in mpigp/models.py): against the dense n × n formula."""
+    """Where the straight way loses them (`STRAIGHT` in mpigp/gp/statistics.py): against the dense n × n formula."""
     Z, X = np.linspace(0, 6, 30)[:, None], np.random.default_rng(1).uniform(0, 6, size=(100, 1))
     problem = Problem(X, np.ones_like(X), np.sin(2 * X), make(1, 1, 1, 1).parameters)
     problem = change(problem, Z=Z, alpha=np.array([1 / 0.6**2]), variance=1.0, beta=1e6)

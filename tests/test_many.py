@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpigp.optimizers import many
+from mpigp.fit.optimizers import many
 
 RNG = np.random.default_rng(0)
 ROUNDS, TOLERANCE = 500, 1e-14

@@ -9,11 +9,11 @@ from mpi4py import MPI
 from problems import GLOBALS, LATENT, Problem, evaluate, make
 
 from mpigp.errors import InputError
-from mpigp.missing import Patterns, find_patterns
-from mpigp.parameters import Globals
-from mpigp.rounds import Evaluator
-from mpigp.rows import Rows
-from mpigp.standardise import standardisation
+from mpigp.fit.start.standardize import standardisation
+from mpigp.gp.parameters import Globals
+from mpigp.mpi.evaluator import Evaluator
+from mpigp.mpi.missing import Patterns, find_patterns
+from mpigp.mpi.rows import Rows
 
 JITTER = 1e-6
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mpigp.onlooker import TAG, Onlooker
+from mpigp.launch.fault_injection import TAG, Onlooker
 
 LIMIT = 20  # seconds: only a hang meets it
 

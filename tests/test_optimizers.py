@@ -10,9 +10,9 @@ import pytest
 from mpi4py import MPI
 from scipy.optimize import minimize, rosen, rosen_der
 
-from mpigp.optimizers import OPTIMIZERS
-from mpigp.optimizers.wolfe import CURVATURE, DECREASE, search
-from mpigp.vectors import Block, Space
+from mpigp.fit.optimizers import OPTIMIZERS
+from mpigp.fit.optimizers.wolfe import CURVATURE, DECREASE, search
+from mpigp.mpi.vectors import Block, Space
 
 SPACE = Space(MPI.COMM_SELF, shared=3, segments=2, rows_local=40, width=2, chunk=16)
 SIZE = 3 + 2 * 80

@@ -21,8 +21,8 @@ from modelfiles import write_model
 from problems import LATENT, REGRESSION, Problem, change, make
 
 from mpigp.cli import execute
-from mpigp.modelfile import Standardisation
-from mpigp.models import Model
+from mpigp.files.model_file import Standardisation
+from mpigp.gp.statistics import Model
 
 JITTER = 1e-4  # condition numbers up to 1e6: explicit inverses are then good to about 1e-9
 TOLERANCE = {"rtol": 1e-8, "atol": 1e-9}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mpigp.standardise import standardisation
+from mpigp.fit.start.standardize import standardisation
 
 SELF = MPI.COMM_SELF
 

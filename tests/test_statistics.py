@@ -9,7 +9,7 @@ import pytest
 import reference
 from problems import LATENT, REGRESSION, Problem, change, evaluate, make, summary_of
 
-from mpigp import models
+from mpigp.gp import statistics as models
 
 JITTER = 1e-3  # whitening is undone below: a well-conditioned one loses nothing
 SHAPES = [(1, 1, 1, 1), (1, 4, 2, 1), (7, 3, 1, 2), (64, 5, 2, 3), (65, 8, 1, 1), (130, 9, 2, 2), (257, 13, 2, 1)]

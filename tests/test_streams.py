@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mpigp.bound import Group
 from mpigp.chunks import Share, chunk_rows
+from mpigp.data.streams import BLOCK_BYTES, Stream, block_rows, blocks
 from mpigp.errors import InputError
-from mpigp.fingerprint import fingerprint
-from mpigp.inducing import greedy, kmeans, random_rows
-from mpigp.latent import pca
-from mpigp.rows import Rows
-from mpigp.standardise import standardisation
-from mpigp.streams import BLOCK_BYTES, Stream, block_rows, blocks
+from mpigp.fit.start.inducing import greedy, kmeans, random_rows
+from mpigp.fit.start.pca import pca
+from mpigp.fit.start.standardize import standardisation
+from mpigp.gp.bound import Group
+from mpigp.mpi.fingerprint import fingerprint
+from mpigp.mpi.rows import Rows
 
 SELF = MPI.COMM_SELF
 N, D = 1009, 3

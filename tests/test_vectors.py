@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mpigp.exactsum import DIGITS, LEAST_EXPONENT, from_digits, to_digits
-from mpigp.vectors import Block, Space
+from mpigp.mpi.vectors import Block, Space
+from mpigp.numerics.reproducible_sum import DIGITS, LEAST_EXPONENT, from_digits, to_digits
 
 
 def filled(space: Space, count: int, seed: int) -> Block:

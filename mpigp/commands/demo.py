@@ -16,8 +16,8 @@ import h5py
 
 from mpigp import cli
 from mpigp.errors import InputError
-from mpigp.launch import find_mpiexec, launch, mpi_version, outlives
-from mpigp.onlooker import Onlooker
+from mpigp.launch.fault_injection import Onlooker
+from mpigp.launch.mpiexec import find_mpiexec, launch, mpi_version, outlives
 
 SUMMARY = "a tour: oil-flow data, a GPLVM of them on two ranks of which one is killed, and a report"
 PARALLEL = False

@@ -6,30 +6,36 @@ import argparse
 import statistics
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mpigp import memory, native
-from mpigp.atomic import check_writable, replacing
+from mpigp import native
 from mpigp.chunks import Share
-from mpigp.data import DataSets, find
+from mpigp.data.datasets import DataSets, find
+from mpigp.data.hdf5 import reading
+from mpigp.data.streams import Columns
 from mpigp.errors import InputError
-from mpigp.hdf5 import reading
-from mpigp.modelfile import read_globals, read_jitter, read_latent, read_model, read_model_name, read_standardisation
-from mpigp.models import Model, model_of
-from mpigp.parameters import Globals
-from mpigp.provenance import by_rank, cpu, versions
-from mpigp.ranks import gather_rows, together
-from mpigp.results import write_rows
-from mpigp.rounds import Evaluation, EvaluationFailed, Evaluator
-from mpigp.rows import Rows
-from mpigp.streams import Columns
-
-if TYPE_CHECKING:
-    from mpi4py.MPI import Comm
+from mpigp.files.atomic import check_writable, replacing
+from mpigp.files.model_file import (
+    read_globals,
+    read_jitter,
+    read_latent,
+    read_model,
+    read_model_name,
+    read_standardisation,
+)
+from mpigp.files.provenance import by_rank, cpu, versions
+from mpigp.files.results import write_rows
+from mpigp.gp.parameters import Globals
+from mpigp.gp.statistics import Model, model_of
+from mpigp.mpi import memory
+from mpigp.mpi.communicator import gather_rows, together
+from mpigp.mpi.evaluator import Evaluation, EvaluationFailed, Evaluator
+from mpigp.mpi.rows import Rows
+from mpigp.types import Comm
 
 SUMMARY = "the bound and all its gradients at given parameters, and the seconds that takes"
 PARALLEL = True

@@ -18,12 +18,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mpigp.atomic import check_writable, replacing
 from mpigp.errors import InputError
 from mpigp.experiments import failures
 from mpigp.experiments.source import Source
-from mpigp.provenance import provenance
-from mpigp.ranks import connected, together
+from mpigp.files.atomic import check_writable, replacing
+from mpigp.files.provenance import provenance
+from mpigp.mpi.communicator import connected, together
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

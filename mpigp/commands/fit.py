@@ -8,32 +8,31 @@ import os
 import time
 from contextlib import ExitStack, closing
 from dataclasses import MISSING, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from mpigp import checkpoint, memory
-from mpigp.alarms import Alarms
-from mpigp.atomic import Stamp, check_writable, discard_parts, stamp
-from mpigp.copies import Keeper, restore
-from mpigp.data import find
+from mpigp.data.datasets import find
+from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
-from mpigp.fitting import Fit
-from mpigp.forecast import dry_run, row_numbers
-from mpigp.hdf5 import reading
-from mpigp.heartbeat import Heartbeat
-from mpigp.launch import BAD_INPUT, STOPPED
-from mpigp.learning import CHOICES, Learning, Options, prepare
-from mpigp.missing import EmptyColumn
-from mpigp.objective import NAMES
-from mpigp.parameters import effective_dimensions
-from mpigp.progress import Progress, keep_records, output
-from mpigp.provenance import provenance
-from mpigp.ranks import peak_memory, say, together
-from mpigp.survival import can_survive, confirm, is_failure, survivors
-
-if TYPE_CHECKING:
-    from mpi4py.MPI import Comm
+from mpigp.files.atomic import Stamp, check_writable, discard_parts, stamp
+from mpigp.files.provenance import provenance
+from mpigp.fit import checkpoint
+from mpigp.fit.dry_run import dry_run, row_numbers
+from mpigp.fit.loop import Fit
+from mpigp.fit.objective import NAMES
+from mpigp.fit.partner_copies import Keeper, restore
+from mpigp.fit.progress import Progress, keep_records, output
+from mpigp.fit.setup import CHOICES, Learning, Options, prepare
+from mpigp.fit.stopping import Alarms
+from mpigp.gp.parameters import effective_dimensions
+from mpigp.launch.mpiexec import BAD_INPUT, STOPPED
+from mpigp.mpi import memory
+from mpigp.mpi.communicator import peak_memory, say, together
+from mpigp.mpi.heartbeat import Heartbeat
+from mpigp.mpi.missing import EmptyColumn
+from mpigp.mpi.ulfm import can_survive, confirm, is_failure, survivors
+from mpigp.types import Comm
 
 SUMMARY = "learn a model from data"
 PARALLEL = True

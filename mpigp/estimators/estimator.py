@@ -9,33 +9,30 @@ import os
 import warnings
 from dataclasses import fields
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import h5py
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
+from mpigp.data.hdf5 import dataset
 from mpigp.errors import InputError
-from mpigp.hdf5 import dataset
-from mpigp.learned import Learned
-from mpigp.learning import Options, prepare
-from mpigp.modelfile import read_globals, read_model
-from mpigp.posterior import Posterior
-from mpigp.progress import Progress, output
-from mpigp.provenance import provenance
-from mpigp.ranks import default_threads, script_world, together
-from mpigp.sources import own_rows
-from mpigp.trace import Trace
+from mpigp.estimators.learned import Learned
+from mpigp.estimators.sources import own_rows
+from mpigp.files.model_file import read_globals, read_model
+from mpigp.files.provenance import provenance
+from mpigp.fit.progress import Progress, output
+from mpigp.fit.setup import Options, prepare
+from mpigp.fit.trace import Trace
+from mpigp.gp.posterior import Posterior
+from mpigp.mpi.communicator import default_threads, script_world, together
+from mpigp.types import Comm, Floats
 
-if TYPE_CHECKING:
-    from mpi4py.MPI import Comm
-
-Floats = NDArray[np.float64]
 Data: TypeAlias = ArrayLike | h5py.Dataset
 
 HERE = ("comm", "threads", "verbose")  # parameters of this process, not of the model

@@ -14,25 +14,19 @@ The mu and S of a node that failed have a gradient of zero, unless its chunks ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpigp import native
-from mpigp.bound import Group
-from mpigp.exactsum import from_one_word, from_two_words
-from mpigp.models import GPLVM, Inducing, Summary, Weights
-from mpigp.parameters import Globals
-from mpigp.rounds import Evaluator, Master
-from mpigp.rows import Rows
-from mpigp.workers import Part
-
-if TYPE_CHECKING:
-    from mpi4py.MPI import Comm
-
-Floats = NDArray[np.float64]
-Words = NDArray[np.int64]
+from mpigp.gp.bound import Group
+from mpigp.gp.parameters import Globals
+from mpigp.gp.statistics import GPLVM, Inducing, Summary, Weights
+from mpigp.mpi.evaluator import Evaluator, Master
+from mpigp.mpi.rows import Rows
+from mpigp.numerics.reproducible_sum import from_one_word, from_two_words
+from mpigp.numerics.threads import Part
+from mpigp.types import Comm, Floats, Words
 
 WAYS = ("drop", "rescale", "stale", "recover")
 

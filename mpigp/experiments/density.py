@@ -11,15 +11,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
-from mpigp.embedding import Embedding
-from mpigp.optimizers.many import minimise
-from mpigp.posterior import Posterior
-
-Floats = NDArray[np.float64]
+from mpigp.gp.batch_lbfgs import minimise
+from mpigp.gp.embedding import Embedding
+from mpigp.gp.posterior import Posterior
+from mpigp.types import Floats
 
 ROUNDS, TOLERANCE = 60, 1e-6  # of the search for the mode
 STEP = 1e-4  # of the differences that tell the curvature there

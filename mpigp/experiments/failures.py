@@ -18,26 +18,25 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from mpigp.chunks import Share, chunk_count
 from mpigp.errors import InputError
 from mpigp.experiments.cluster import WAYS, Cluster
 from mpigp.experiments.source import Source
-from mpigp.learning import Options, begin, standardise
-from mpigp.objective import Objective
-from mpigp.optimizers.gd import GradientDescent
-from mpigp.optimizers.scg import SCG
-from mpigp.ranks import together
-from mpigp.rounds import EvaluationFailed, Evaluator
-from mpigp.rows import Rows
+from mpigp.fit.objective import Objective
+from mpigp.fit.optimizers.gd import GradientDescent
+from mpigp.fit.optimizers.scg import SCG
+from mpigp.fit.setup import Options, begin, standardise
+from mpigp.mpi.communicator import together
+from mpigp.mpi.evaluator import EvaluationFailed, Evaluator
+from mpigp.mpi.rows import Rows
+from mpigp.types import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from mpi4py.MPI import Comm
 
-Floats = NDArray[np.float64]
 
 SUMMARY = "what failing nodes do to learning (tutorial §5.2)"
 NEEDS = {"matplotlib": "report"}

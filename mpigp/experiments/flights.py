@@ -13,23 +13,22 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
-from mpigp.data import find
+from mpigp.data.datasets import find
+from mpigp.data.hdf5 import read_rows, reading
 from mpigp.errors import InputError
 from mpigp.experiments.fits import check_counts, figures, fitted
 from mpigp.experiments.source import Source
-from mpigp.hdf5 import read_rows, reading
-from mpigp.posterior import Prediction
-from mpigp.ranks import together
-from mpigp.scores import scores
+from mpigp.gp.posterior import Prediction
+from mpigp.mpi.communicator import together
+from mpigp.mpi.scores import scores
+from mpigp.types import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from mpi4py.MPI import Comm
 
-Floats = NDArray[np.float64]
 Found = dict[str, Any]
 
 SUMMARY = "regression of flight delays, beside other methods"

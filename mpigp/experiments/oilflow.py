@@ -12,21 +12,20 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpigp.errors import InputError
 from mpigp.experiments import peer
 from mpigp.experiments.fits import check_counts, figures, fitted, nearest
 from mpigp.experiments.source import Source
-from mpigp.fingerprint import fingerprint
-from mpigp.parameters import effective_dimensions
-from mpigp.ranks import together
+from mpigp.gp.parameters import effective_dimensions
+from mpigp.mpi.communicator import together
+from mpigp.mpi.fingerprint import fingerprint
+from mpigp.types import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from mpi4py.MPI import Comm
 
-Floats = NDArray[np.float64]
 Found = dict[str, Any]
 
 SUMMARY = "the latent space of oil flow, beside GPy's (tutorial §5.1)"

@@ -17,8 +17,8 @@ import numpy as np
 
 from mpigp.errors import InputError
 from mpigp.experiments.source import Source
-from mpigp.phases import GROUPS
-from mpigp.ranks import SIZE_VARIABLES
+from mpigp.mpi.communicator import SIZE_VARIABLES
+from mpigp.mpi.timers import GROUPS
 from mpigp.scaling import study as studies
 from mpigp.scaling.problem import Problem
 from mpigp.scaling.summary import summary

@@ -8,12 +8,12 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mpigp import synth
-from mpigp.data import find
+from mpigp.data import synth
+from mpigp.data.datasets import find
+from mpigp.data.hdf5 import dataset, read_rows, reading, whole
 from mpigp.errors import InputError
-from mpigp.hdf5 import dataset, read_rows, reading, whole
+from mpigp.types import Floats
 
-Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 ROWS = 1000  # of oil flow

@@ -6,11 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mpigp.kernels.kernel import Kernel, LatentKernel
-
-Floats = NDArray[np.float64]
+from mpigp.kernels.base import Kernel, LatentKernel
+from mpigp.types import Floats
 
 POINTS, ROWS = 5, 4
 NODES = 40  # of the quadrature, in each dimension

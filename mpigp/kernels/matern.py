@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mpigp.kernels.kernel import Kernel
-
-Floats = NDArray[np.float64]
+from mpigp.kernels.base import Kernel
+from mpigp.types import Floats
 
 
 class Matern52(Kernel):

@@ -11,16 +11,11 @@ The first exponent of ψ2 is of Z alone: its factor, k(Z_m, Z_m')^½, is put in 
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mpigp import native
-from mpigp.exactsum import FINE, from_two_words
-from mpigp.kernels.loops import Loops
-from mpigp.workers import Part
-
-Floats = NDArray[np.float64]
-Words = NDArray[np.int64]
+from mpigp.kernels.backend import Loops
+from mpigp.numerics.reproducible_sum import FINE, from_two_words
+from mpigp.numerics.threads import Part
+from mpigp.types import Floats, Words
 
 
 class RBF(Loops):

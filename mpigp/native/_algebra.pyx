@@ -99,7 +99,7 @@ cdef void clear_above(double[:, ::1] L) noexcept:
 
 
 def group_bound(C, b, double n, double YY, double variance, double beta):
-    """Return what a group of outputs adds to F, and its derivatives: mpigp.bound.group_bound has the formulas.
+    """Return what a group of outputs adds to F, and its derivatives: mpigp.gp.bound.group_bound has the formulas.
 
     value, ∂F/∂C, ∂F/∂b, ∂F/∂C C + ½ ∂F/∂b bᵀ, ∂F/∂variance, ∂F/∂beta, L_B, g; None where they have no value
     """

@@ -235,7 +235,7 @@ def largest_dots(const double[:, ::1] left, const double[:, ::1] right, int64_t 
 
 
 cdef class Searches:
-    """n problems of k variables on their way to a minimum: mpigp.optimizers.many has the algorithm.
+    """n problems of k variables on their way to a minimum: mpigp.gp.batch_lbfgs has the algorithm.
 
     start : (n, k).   units : (n, k), of each variable
     """

@@ -8,18 +8,16 @@ from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
 
+from mpigp.data.hdf5 import dataset, read_all, whole
+from mpigp.data.inspect import plain
 from mpigp.errors import InputError
-from mpigp.hdf5 import dataset, read_all, whole
-from mpigp.info import plain
-from mpigp.modelfile import read_globals, read_jitter, read_latent, read_model_name, read_standardisation
-from mpigp.parameters import Globals
-from mpigp.phases import GROUPS, PHASES
-from mpigp.provenance import Timing, balance
+from mpigp.files.model_file import read_globals, read_jitter, read_latent, read_model_name, read_standardisation
+from mpigp.files.provenance import Timing, balance
+from mpigp.gp.parameters import Globals
+from mpigp.mpi.timers import GROUPS, PHASES
 from mpigp.report.thinning import Indices, blocks, evenly, thinned
-
-Floats = NDArray[np.float64]
+from mpigp.types import Floats
 
 ITERATIONS = 2000  # that a figure shows at most
 SERIES = ("bound", "gradient_norm", "seconds")

@@ -8,9 +8,9 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from mpigp.data.hdf5 import whole
+from mpigp.data.inspect import plain
 from mpigp.errors import InputError
-from mpigp.hdf5 import whole
-from mpigp.info import plain
 from mpigp.report.palette import COLOURS
 from mpigp.report.thinning import Indices, blocks
 

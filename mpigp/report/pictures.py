@@ -11,8 +11,8 @@ from matplotlib.collections import EllipseCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from mpigp.atomic import replacing
-from mpigp.phases import PHASES
+from mpigp.files.atomic import replacing
+from mpigp.mpi.timers import PHASES
 from mpigp.report import palette
 from mpigp.report.contents import Report
 from mpigp.report.metrics import SHARES

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from mpigp.phases import GROUPS
+from mpigp.mpi.timers import GROUPS
 from mpigp.report import palette
 from mpigp.report.palette import COLOURS
 from mpigp.report.pictures import panels, save

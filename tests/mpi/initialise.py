@@ -8,9 +8,9 @@ from mpi4py import MPI
 from threadpoolctl import threadpool_limits
 
 from mpigp.chunks import share
-from mpigp.inducing import greedy, kmeans, random_rows
-from mpigp.latent import pca, random_latent
-from mpigp.standardise import standardisation
+from mpigp.fit.start.inducing import greedy, kmeans, random_rows
+from mpigp.fit.start.pca import pca, random_latent
+from mpigp.fit.start.standardize import standardisation
 
 SIZES = {  # n: (d, q, m)
     1: (1, 1, 1),
