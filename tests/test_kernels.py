@@ -63,8 +63,8 @@ def test_the_kernels_pass_their_check(gaussian: LatentKernel, q: int) -> None:
     check(Matern52(), q)
 
 
-RETURNED = {"between_gradient": 2, "psi1_gradient": 4, "psi2_gradient": 4}
-MISTAKES = [(method, None) for method in ("between", "psi1", "psi2")] + [
+RETURNED = {"covariance_gradient": 2, "psi1_gradient": 4, "psi2_gradient": 4}
+MISTAKES = [(method, None) for method in ("covariance", "psi1", "psi2")] + [
     (method, place) for method, count in RETURNED.items() for place in range(count)
 ]
 
@@ -84,19 +84,19 @@ def test_the_check_finds_a_formula_that_is_off_by_a_little(
     off.__name__ = method
     monkeypatch.setattr(type(gaussian), method, off)
     where = method if place is None else f"{method}: by {('Z', 'alpha', 'mu', 'S')[place]}"
-    if method == "between":  # its gradient, which calls it, goes along, but ψ1 no longer belongs to it
+    if method == "covariance":  # its gradient, which calls it, goes along, but ψ1 no longer belongs to it
         where = "psi1"
     with pytest.raises(WrongKernel, match=rf"^{where}\b.*: entry \("):
         check(gaussian, tolerance=1e-6)
 
 
 class Wrong(Kernel):
-    """A kernel that is not one, by what `between` makes of u² (m, n)."""
+    """A kernel that is not one, by what `covariance` makes of u² (m, n)."""
 
     def __init__(self, formula) -> None:
         self.formula = formula
 
-    def between(self, Z, X, alpha):
+    def covariance(self, Z, X, alpha):
         return self.formula(np.square(Z[:, None] - X) @ alpha)
 
     def between_gradient(self, Z, X, alpha, weights):
@@ -151,7 +151,7 @@ def test_bound_and_gradients_are_those_of_the_compiled_kernel(model: Model, shap
 
 
 def test_regression_keeps_its_digits_at_little_noise() -> None:
-    """Where the straight way loses them (`STRAIGHT` in mpigp/gp/statistics.py): against the dense n × n formula."""
+    """Where the straight way loses them (`MAX_COND_UNWHITENED_GRADIENT` in mpigp/gp/statistics.py): against the dense n × n formula."""
     Z, X = np.linspace(0, 6, 30)[:, None], np.random.default_rng(1).uniform(0, 6, size=(100, 1))
     problem = Problem(X, np.ones_like(X), np.sin(2 * X), make(1, 1, 1, 1).parameters)
     problem = change(problem, Z=Z, alpha=np.array([1 / 0.6**2]), variance=1.0, beta=1e6)
@@ -294,7 +294,7 @@ def test_a_gradient_that_is_no_number_is_a_failed_evaluation(
     """So that an optimiser takes a shorter step, instead of a wrong one."""
     right = type(gaussian).between_gradient
     monkeypatch.setattr(
-        type(gaussian), "between_gradient", lambda *arguments: tuple(each * np.nan for each in right(*arguments))
+        type(gaussian), "covariance_gradient", lambda *arguments: tuple(each * np.nan for each in right(*arguments))
     )
     with pytest.raises(EvaluationFailed, match="the gradient has no value"):
         evaluate(model_of("regression", NAME), *make(5, 2, 1, 1), 1e-6)

@@ -88,7 +88,7 @@ def test_inputs_without_variance_give_the_kernel(shape):
 @pytest.mark.parametrize("straight_sums", [0.0, np.inf])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_regression_sums_the_kernel_itself(shape, straight_sums, monkeypatch):
-    monkeypatch.setattr(models, "STRAIGHT_SUMS", straight_sums)
+    monkeypatch.setattr(models, "MAX_COND_UNWHITENED_STATISTICS", straight_sums)
     n = shape[0]
     problem = make(*shape)
     K = reference.kernel(problem.parameters.Z, problem.mu, 1.0, problem.parameters.alpha)

@@ -15,7 +15,7 @@ from mpigp.errors import InputError
 from mpigp.files import results
 from mpigp.files.atomic import check_writable
 from mpigp.gp.posterior import JOINT_ROWS, Posterior
-from mpigp.mpi.communicator import together
+from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.scores import scores
 from mpigp.types import Comm, Floats
 
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     """Read, predict, score, write."""
-    with together(comm):
+    with raise_on_all_ranks(comm):
         if arguments.samples < 0:
             raise InputError(f"--samples: is {arguments.samples}: give a number of draws ≥ 0")
         if arguments.seed < 0:

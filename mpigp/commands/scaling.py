@@ -16,7 +16,7 @@ from mpigp.commands.report import check_pictures
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
 from mpigp.gp.statistics import MODELS
-from mpigp.mpi.communicator import SIZE_VARIABLES, say, together
+from mpigp.mpi.communicator import SIZE_VARIABLES, raise_on_all_ranks, say
 from mpigp.scaling import study
 from mpigp.scaling.forecast import forecast
 from mpigp.scaling.interconnects import NETWORKS, Interconnect, checked, find_interconnect
@@ -110,7 +110,7 @@ def own_options(arguments: argparse.Namespace, kind: str) -> dict[str, Any]:
 
 def run_probe(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     """Measure latency and bandwidth between ranks."""
-    with together(comm):
+    with raise_on_all_ranks(comm):
         own_options(arguments, "probe")
         if arguments.path is not None:
             raise InputError(f"{arguments.path}: a probe reads nothing: leave it out")

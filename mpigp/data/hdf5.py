@@ -29,14 +29,14 @@ def reading(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
         raise InputError(f"{path}: may not be read: check its permissions")
     if not h5py.is_hdf5(path):
         raise InputError(f"{path}: is not an HDF5 file: `mpigp convert` makes one of CSV, NPY, NPZ or Parquet")
-    with whole(str(path)):
+    with h5py_errors(str(path)):
         handle = h5py.File(path, "r")
     with handle:
         yield handle
 
 
 @contextmanager
-def whole(where: str) -> Iterator[None]:
+def h5py_errors(where: str) -> Iterator[None]:
     """Turn what h5py says about damage into an input error that says where."""
     try:
         yield
@@ -49,7 +49,7 @@ def whole(where: str) -> Iterator[None]:
 def dataset(file: h5py.File, name: str, ndim: int, remedy: str) -> h5py.Dataset:
     """Return the dataset `name`, which must hold real numbers in `ndim` dimensions."""
     where = f"{file.filename}: /{name.strip('/')}"
-    with whole(where):
+    with h5py_errors(where):
         item = file.get(name)
         if isinstance(item, h5py.Dataset):
             item.dtype  # noqa: B018 - h5py decodes it now
@@ -71,7 +71,7 @@ def read_rows(item: h5py.Dataset, start: int, stop: int, missing: bool = False) 
     for first in range(start, stop, step):
         last = min(stop, first + step)
         block = result[first - start : last - start]
-        with whole(f"{item.file.filename}: {item.name}"):
+        with h5py_errors(f"{item.file.filename}: {item.name}"):
             block[...] = item[first:last]
         ends = block.min(initial=0.0), block.max(initial=0.0)
         if not missing and ends[0] >= -LARGEST and ends[1] <= LARGEST:  # neither holds where there is NaN
@@ -91,7 +91,7 @@ def read_rows(item: h5py.Dataset, start: int, stop: int, missing: bool = False) 
 
 def read_all(item: h5py.Dataset) -> Floats:
     """Return a small dataset as float64; NaN and Inf are refused."""
-    with whole(f"{item.file.filename}: {item.name}"):
+    with h5py_errors(f"{item.file.filename}: {item.name}"):
         values = np.asarray(item[()], np.float64)
     if not np.isfinite(values).all():
         raise InputError(f"{item.file.filename}: {item.name}: holds NaN or Inf: it must be finite")

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from mpigp.data.hdf5 import dataset
 from mpigp.estimators.estimator import EXPECTED, Data, Estimator, Floats, for_each_output
-from mpigp.estimators.learned import Learned
+from mpigp.estimators.learned import FittedModel
 from mpigp.estimators.sources import over_rows
 from mpigp.fit.setup import Options
 from mpigp.gp.embedding import Candidates, Embedding, candidates, embed, reconstruct
@@ -189,7 +189,7 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
     def _candidates(self) -> Candidates:
         return candidates(self.embedding_, self.embedding_variance_)
 
-    def _take(self, learned: Learned) -> None:
+    def _take(self, learned: FittedModel) -> None:
         super()._take(learned)
         self.n_features_in_, self._n_features_out = self.posterior_.d, self.posterior_.q
         self.embedding_, self.embedding_variance_ = learned.latent["mu"], learned.latent["S"]

@@ -12,14 +12,14 @@ import h5py
 
 from mpigp.files.atomic import check_room, check_writable, replacing
 from mpigp.files.model_file import read_globals, read_latent
-from mpigp.fit.checkpoint import OVERHEAD, arrive, write_model
-from mpigp.fit.setup import Learning
+from mpigp.fit.checkpoint import OVERHEAD, evaluate_at_solution, write_model
+from mpigp.fit.setup import PreparedFit
 from mpigp.mpi.communicator import allgather_rows
 from mpigp.types import Comm, Floats
 
 
 @dataclass(frozen=True)
-class Learned:
+class FittedModel:
     """The same on every rank.
 
     image : the bytes of an HDF5 file with all that does not grow with the rows
@@ -30,21 +30,21 @@ class Learned:
     latent: dict[str, Floats]
 
     @classmethod
-    def of(cls, comm: Comm, learning: Learning, made: dict[str, str]) -> Learned:
+    def of(cls, comm: Comm, learning: PreparedFit, made: dict[str, str]) -> FittedModel:
         """Return what a fit has learned; `made` tells how, in attributes of the file. Called by all ranks."""
         fit = learning.fit
-        timed = arrive(comm, fit)
+        timed = evaluate_at_solution(comm, fit)
         image = io.BytesIO()
         if timed is not None:
             with h5py.File(image, "w") as file:
-                write_model(file, fit, learning.identity["seed"], learning.standardised, made, timed)
+                write_model(file, fit, learning.identity["seed"], learning.standardized, made, timed)
         rows = fit.objective.evaluator.rows
         local = {} if rows.S is None else {"mu": rows.mu, "S": rows.S}
         latent = {name: allgather_rows(comm, values) for name, values in local.items()}
         return cls(comm.bcast(image.getvalue()), latent)
 
     @classmethod
-    def read(cls, file: h5py.File) -> Learned:
+    def read(cls, file: h5py.File) -> FittedModel:
         """Return what a model file holds."""
         latent = {}
         if "latent" in file:

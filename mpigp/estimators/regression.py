@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from mpigp.data.hdf5 import dataset
 from mpigp.estimators.estimator import EXPECTED, Data, Estimator, for_each_output
-from mpigp.estimators.learned import Learned
+from mpigp.estimators.learned import FittedModel
 from mpigp.estimators.sources import over_rows
 from mpigp.fit.setup import Options
 from mpigp.types import Comm
@@ -147,7 +147,7 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
     def _attributes(self) -> dict[str, int]:
         return {"y_ndim": 1 if self._flat else 2}
 
-    def _take(self, learned: Learned) -> None:
+    def _take(self, learned: FittedModel) -> None:
         super()._take(learned)
         self.n_features_in_ = self.posterior_.q
         with learned.open() as file:

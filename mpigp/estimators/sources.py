@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from mpigp.chunks import Share, share
 from mpigp.data.hdf5 import LARGEST, read_rows
 from mpigp.errors import InputError
-from mpigp.mpi.communicator import allgather_rows, together
+from mpigp.mpi.communicator import allgather_rows, raise_on_all_ranks
 from mpigp.types import Comm, Floats
 
 
@@ -23,7 +23,7 @@ def own_rows(comm: Comm, source: Any, missing: bool = False) -> tuple[Share, Flo
     """
     shapes = comm.allgather(tuple(source.shape))
     part = share(shapes[0][0], comm.rank, comm.size)
-    with together(comm):
+    with raise_on_all_ranks(comm):
         if len(set(shapes)) > 1:
             raise InputError(f"the data have other shapes on other ranks ({shapes}): give each the same whole array")
         if isinstance(source, h5py.Dataset):

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
-from mpigp.gp.batch_lbfgs import minimise
+from mpigp.gp.batch_lbfgs import minimize
 from mpigp.gp.embedding import Embedding
 from mpigp.gp.posterior import Posterior
 from mpigp.types import Floats
@@ -31,7 +31,7 @@ def log_densities(posterior: Posterior, found: Embedding, Y: Floats, rng: np.ran
     kernel, and was learned from whole rows.
     """
     with threadpool_limits(1):
-        mode, _ = minimise(
+        mode, _ = minimize(
             lambda x, rows: joint(posterior, Y[rows], x), found.mu[None], np.sqrt(found.S)[None], 0, ROUNDS, TOLERANCE
         )
         precisions, axes = curvature(posterior, Y, mode)
@@ -59,7 +59,7 @@ def curvature(posterior: Posterior, Y: Floats, x: Floats) -> tuple[Floats, Float
 def joint(posterior: Posterior, Y: Floats, x: Floats) -> tuple[Floats, Floats]:
     """Return −log p(y|x) p(x) (n,) of rows Y (n, d) at x (n, q), in the model's units, and its gradient by x."""
     d, (R,), W, Z, alpha = Y.shape[1], posterior.factors, posterior.weights, posterior.Z, posterior.alpha
-    k = posterior.loops.between(Z, x, alpha).T
+    k = posterior.loops.covariance(Z, x, alpha).T
     Rk = k @ R.T
     v = posterior.variance * np.maximum(1 - (Rk * Rk).sum(axis=1), 0.0) + 1 / posterior.beta
     residuals = Y - k @ W

@@ -23,7 +23,7 @@ from mpigp.experiments.density import log_densities
 from mpigp.experiments.fits import check_counts, figures, fitted, nearest
 from mpigp.experiments.source import Source, read_labels
 from mpigp.gp.embedding import candidates, embed
-from mpigp.mpi.communicator import together
+from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.types import Floats
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def read(path: str) -> Digits:
 
 def conduct(comm: Comm, study: Study, source: Source, threads: int) -> Found | None:
     """Learn every class, and classify."""
-    with together(comm):
+    with raise_on_all_ranks(comm):
         digits = read(source.file("digits", HOLDS))
         check_counts(study, "inducing", "latent", "iterations")
         if study.latent >= digits.Y.shape[1]:
@@ -205,12 +205,12 @@ def picture(found: Found) -> Figure:
     """Return the errors, and which digits the GPLVMs take for which, by their densities."""
     from matplotlib.figure import Figure
 
-    from mpigp.report.palette import COLOURS
+    from mpigp.report.palette import COLORS
 
     figure = Figure(figsize=(9, 4), layout="constrained")
     bars, confusion = figure.subplots(1, 2, width_ratios=[1, 1.1])
     for place, each in enumerate(found["table"]):
-        bars.barh(place, 100 * each["error"], color=COLOURS[place], alpha=0.5)
+        bars.barh(place, 100 * each["error"], color=COLORS[place], alpha=0.5)
         bars.text(0, place, f" {each['method']}: {each['error']:.1%}", va="center", fontsize=8)
     bars.set(xlabel="errors, % of the test digits", yticks=[])
     bars.invert_yaxis()

@@ -27,8 +27,8 @@ from mpigp.experiments.source import Source
 from mpigp.fit.objective import Objective
 from mpigp.fit.optimizers.gd import GradientDescent
 from mpigp.fit.optimizers.scg import SCG
-from mpigp.fit.setup import Options, begin, standardise
-from mpigp.mpi.communicator import together
+from mpigp.fit.setup import Options, begin, standardize
+from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.evaluator import EvaluationFailed, Evaluator
 from mpigp.mpi.rows import Rows
 from mpigp.types import Floats
@@ -183,7 +183,7 @@ def run_all(comm: Comm, alone: Comm, Y: Floats, study: Study, threads: int, told
     told : called after each run
     """
     Y = Y.copy()
-    standardise("scale", alone, len(Y), None, Y)
+    standardize("scale", alone, len(Y), None, Y)
     mine = jobs(study, range(comm.rank, study.repeats, comm.size))
     with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(run, alone, Y, study, job) for job in mine]
@@ -256,7 +256,7 @@ def conduct(comm: Comm, study: Study, source: Source, threads: int) -> dict[str,
     """Run all."""
     from mpi4py import MPI
 
-    with together(comm):
+    with raise_on_all_ranks(comm):
         Y, _ = source.oilflow(labelled=False)
         study.check(*Y.shape)
     mine = len(jobs(study, range(comm.rank, study.repeats, comm.size)))

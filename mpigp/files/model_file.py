@@ -24,7 +24,7 @@ REMEDY = (
 )
 
 
-class Standardisation(NamedTuple):
+class Standardization(NamedTuple):
     """What takes columns from the data's units to the model's: (value − mean) / scale."""
 
     mean: Floats
@@ -120,7 +120,7 @@ def read_latent(file: h5py.File, n: int, q: int, start: int, stop: int) -> tuple
     return found["latent/mu"], S
 
 
-def read_standardisation(file: h5py.File, column: str, width: int) -> Standardisation | None:
+def read_standardization(file: h5py.File, column: str, width: int) -> Standardization | None:
     """Return how the columns `x` or `y` were standardised; None where they were not."""
     if not any(f"standardize/{column}_{part}" in file for part in ("mean", "scale")):
         return None
@@ -132,4 +132,4 @@ def read_standardisation(file: h5py.File, column: str, width: int) -> Standardis
             raise InputError(f"{file.filename}: /{name}: has {len(parts[part])} entries: the data have {width} columns")
     if not (parts["scale"] > 0).all():
         raise InputError(f"{file.filename}: /standardize/{column}_scale: holds a value ≤ 0: scales are > 0")
-    return Standardisation(parts["mean"], parts["scale"])
+    return Standardization(parts["mean"], parts["scale"])

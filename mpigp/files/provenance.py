@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mpigp import __version__
 from mpigp.mpi.communicator import own_peak_memory
-from mpigp.mpi.timers import PHASES, Phases
+from mpigp.mpi.timers import PHASES, Timers
 from mpigp.types import Comm, Floats
 
 PACKAGES = ("numpy", "scipy", "h5py", "mpi4py")
@@ -29,7 +29,7 @@ class Timing(NamedTuple):
     rows: NDArray[np.int64]
 
 
-def timing(comm: Comm, phases: Phases, rows: int) -> Timing | None:
+def timing(comm: Comm, phases: Timers, rows: int) -> Timing | None:
     """Return the seconds and rows of all ranks, on rank 0; None on the others. Called by all ranks."""
     found = comm.gather(([phases.seconds[name] for name in PHASES], rows))
     if found is None:

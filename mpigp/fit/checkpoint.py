@@ -13,10 +13,10 @@ import numpy as np
 
 from mpigp import __version__
 from mpigp.chunks import Share
-from mpigp.data.hdf5 import whole
+from mpigp.data.hdf5 import h5py_errors
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_room, replacing
-from mpigp.files.model_file import VERSION, Standardisation, check_version
+from mpigp.files.model_file import VERSION, Standardization, check_version
 from mpigp.files.provenance import Timing, timing
 from mpigp.files.results import write_rows
 from mpigp.fit.loop import Fit
@@ -37,11 +37,11 @@ def save(
     comm: Comm,
     fit: Fit,
     options: dict[str, Any],
-    standardised: dict[str, Standardisation],
+    standardized: dict[str, Standardization],
     made: dict[str, str],
 ) -> None:
     """Write the model at the fit's point, its trace, its checkpoint, and how it was made. Called by all ranks."""
-    timed = arrive(comm, fit)
+    timed = evaluate_at_solution(comm, fit)
     objective, optimizer = fit.objective, fit.optimizer
     rows = objective.evaluator.rows
     latent = {} if rows.S is None else {"mu": rows.mu, "S": rows.S}
@@ -57,7 +57,7 @@ def save(
     check_room(path, expected_size(fit) + timed.seconds.nbytes + timed.rows.nbytes)
     with replacing(path) as temporary:
         with h5py.File(temporary, "w") as file:
-            write_model(file, fit, options["seed"], standardised, made, timed)
+            write_model(file, fit, options["seed"], standardized, made, timed)
             for name, values in latent.items():
                 write_rows(file, f"latent/{name}", comm, values, rows.n)
             file["checkpoint/options"] = json.dumps(options, sort_keys=True)
@@ -72,7 +72,7 @@ def save(
         confirm(comm)  # before the file takes its place: it was made of messages
 
 
-def arrive(comm: Comm, fit: Fit) -> Timing | None:
+def evaluate_at_solution(comm: Comm, fit: Fit) -> Timing | None:
     """Put the fit's point into its rows, and evaluate there, for the posterior; return, on rank 0, the seconds so far.
 
     Called by all ranks.
@@ -84,7 +84,7 @@ def arrive(comm: Comm, fit: Fit) -> Timing | None:
 
 
 def write_model(
-    file: h5py.File, fit: Fit, seed: int, standardised: dict[str, Standardisation], made: dict[str, str], timed: Timing
+    file: h5py.File, fit: Fit, seed: int, standardized: dict[str, Standardization], made: dict[str, str], timed: Timing
 ) -> None:
     """Write the model where the fit has arrived, but for its latent points; its trace, and how it was made.
 
@@ -101,7 +101,7 @@ def write_model(
         file.attrs["kernel"] = kernel
     file["Z"], file["beta"] = parameters.Z, parameters.beta
     file["kernel/variance"], file["kernel/alpha"] = parameters.variance, parameters.alpha
-    for column, each in standardised.items():
+    for column, each in standardized.items():
         file[f"standardize/{column}_mean"], file[f"standardize/{column}_scale"] = each.mean, each.scale
     write_posterior(file, objective)
     for name, series in vars(fit.trace).items():
@@ -143,7 +143,7 @@ def check(file: h5py.File, options: dict[str, Any]) -> None:
     check_version(file)
     if "checkpoint/options" not in file:
         raise InputError(f"{name}: holds no checkpoint: --resume takes what an earlier `fit -o` wrote")
-    with whole(f"{name}: /checkpoint"):
+    with h5py_errors(f"{name}: /checkpoint"):
         found = {"kernel": DEFAULT} | json.loads(file["checkpoint/options"].asstr()[()])
     for key in options:  # the data last: other options may change what is read of them
         if found.get(key) != options[key]:
@@ -156,7 +156,7 @@ def check(file: h5py.File, options: dict[str, Any]) -> None:
 
 def load(file: h5py.File, fit: Fit, share: Share) -> None:
     """Take the fit to where the checkpoint was written; every rank reads its own rows."""
-    with whole(f"{file.filename}: /checkpoint"):
+    with h5py_errors(f"{file.filename}: /checkpoint"):
         numbers = {name: item[()] for name, item in file["checkpoint/numbers"].items()}
         for name, block in fit.optimizer.vectors().items():
             group = file[f"checkpoint/vectors/{name}"]

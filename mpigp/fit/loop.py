@@ -12,7 +12,7 @@ from mpigp.fit.objective import Objective
 from mpigp.fit.optimizers import OPTIMIZERS
 from mpigp.fit.trace import Trace
 from mpigp.gp.parameters import Globals
-from mpigp.mpi.vectors import Block
+from mpigp.mpi.vectors import MultiVector
 
 HELD = frozenset({"variance", "beta"})
 TRIAL = 50  # iterations after which starts are compared, once variance and beta are free
@@ -52,7 +52,7 @@ class Fit:
         self._before, self._evaluations = 0.0, 0  # seconds and evaluations of earlier runs and optimisers
         self._begin(objective.point(start), resuming)
 
-    def _begin(self, point: Block, resuming: bool = False) -> None:
+    def _begin(self, point: MultiVector, resuming: bool = False) -> None:
         """Make the optimiser, at this point."""
         self.objective.fixed = self.settings.fixed | (HELD if self.held else frozenset())
         first = (lambda point, gradient: math.inf) if resuming else self.objective

@@ -8,7 +8,7 @@ import numpy as np
 
 from mpigp.gp.parameters import Globals
 from mpigp.mpi.evaluator import EvaluationFailed, Evaluator
-from mpigp.mpi.vectors import Block, Space
+from mpigp.mpi.vectors import MultiVector, VectorSpace
 from mpigp.types import Floats
 
 NAMES = ("Z", "alpha", "variance", "beta", "mu", "S")
@@ -40,10 +40,12 @@ class Objective:
         self.evaluator, self.jitter, self.fixed = evaluator, jitter, fixed
         self.m, self.q = evaluator.m, evaluator.q
         segments = 0 if rows.S is None else 2
-        self.space = Space(evaluator.comm, self.m * self.q + self.q + 2, segments, len(rows.Y), self.q, rows.chunk)
+        self.space = VectorSpace(
+            evaluator.comm, self.m * self.q + self.q + 2, segments, len(rows.Y), self.q, rows.chunk
+        )
         self.largest_jitter = jitter
 
-    def point(self, parameters: Globals) -> Block:
+    def point(self, parameters: Globals) -> MultiVector:
         """Return the vector of these globals, and of the mu and S in the evaluator's rows."""
         point = self.space.block(1)
         positive = np.append(parameters.alpha, [parameters.variance, parameters.beta])
@@ -53,14 +55,14 @@ class Objective:
             point.local[0] = rows.mu.ravel(), free(rows.S).ravel() / S_SCALE
         return point
 
-    def parameters(self, point: Block) -> Globals:
+    def parameters(self, point: MultiVector) -> Globals:
         """Return the globals of a vector."""
         Z, numbers = np.split(point.shared[0], [self.m * self.q])
         with np.errstate(over="ignore"):
             *alpha, variance, beta = FLOOR + np.exp(POSITIVE_SCALE * numbers)
         return Globals(Z.reshape(self.m, self.q), float(variance), np.array(alpha), float(beta))
 
-    def place(self, point: Block) -> None:
+    def place(self, point: MultiVector) -> None:
         """Put the vector's mu and S into the evaluator's rows."""
         rows = self.evaluator.rows
         if rows.S is not None:
@@ -71,7 +73,7 @@ class Objective:
                 np.exp(S, out=S)
             S += FLOOR
 
-    def __call__(self, point: Block, gradient: Block) -> float:
+    def __call__(self, point: MultiVector, gradient: MultiVector) -> float:
         """Return −F and set its gradient; inf where the bound has no value."""
         self.place(point)
         parameters = self.parameters(point)
@@ -83,7 +85,7 @@ class Objective:
         self._gradient(parameters, found.gradient, gradient)
         return -found.bound
 
-    def _gradient(self, parameters: Globals, by: Globals | None, gradient: Block) -> None:
+    def _gradient(self, parameters: Globals, by: Globals | None, gradient: MultiVector) -> None:
         sign = {name: 0.0 if name in self.fixed else -1.0 for name in NAMES}
         if by is not None:
             gradient.shared[0] = np.concatenate(

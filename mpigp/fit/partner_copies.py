@@ -17,7 +17,7 @@ from mpigp.chunks import share
 from mpigp.fit.loop import Fit
 from mpigp.fit.trace import Trace
 from mpigp.mpi.ulfm import confirm
-from mpigp.mpi.vectors import Block
+from mpigp.mpi.vectors import MultiVector
 from mpigp.types import Comm, Floats
 
 SHARE = 0.02  # of the time that copies may take
@@ -64,7 +64,7 @@ def take(comm: Comm, fit: Fit, old: Copy | None = None) -> Copy:
     return Copy(fit.iteration, comm.rank, comm.size, rows, before, shared, numbers, trace)
 
 
-def by_row(block: Block, rows: int, q: int) -> Floats:
+def by_row(block: MultiVector, rows: int, q: int) -> Floats:
     """Return the local parts of a block as (vectors, rows, q), in its memory."""
     return block.local.reshape(block.local.shape[0] * block.local.shape[1], rows, q)
 
@@ -163,7 +163,7 @@ def _put(fit: Fit, rows: int, first: int, piece: Floats) -> None:
         vector += len(local)
 
 
-class Keeper:
+class PartnerCheckpoints:
     """Keeps a copy of a fit fresh, for a small share of its time; count and seconds are of all that were taken."""
 
     def __init__(self) -> None:

@@ -11,12 +11,12 @@ import numpy as np
 from mpigp.chunks import Share
 from mpigp.data.streams import Columns, Stream
 from mpigp.errors import InputError
-from mpigp.files.model_file import Standardisation
+from mpigp.files.model_file import Standardization
 from mpigp.fit.loop import Fit, Settings, best_start
 from mpigp.fit.objective import NAMES, Objective
 from mpigp.fit.optimizers import OPTIMIZERS
 from mpigp.fit.start.initialize import PLACEMENTS, latent, start_globals
-from mpigp.fit.start.standardize import Mode, standardisation
+from mpigp.fit.start.standardize import Mode, standardization
 from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import MODELS, model_of
 from mpigp.kernels.registry import DEFAULT
@@ -92,7 +92,7 @@ class Options(Settings):
             raise InputError(f"jitter: is {self.jitter:g}: give a number ≥ 0")
 
 
-class Learning(NamedTuple):
+class PreparedFit(NamedTuple):
     """A fit, and what is to be known about its data.
 
     standardised : by "x" and "y", how the columns were; empty where they were not
@@ -101,14 +101,14 @@ class Learning(NamedTuple):
     """
 
     fit: Fit
-    standardised: dict[str, Standardisation]
+    standardized: dict[str, Standardization]
     constant: dict[str, list[int]]
     identity: dict[str, Any]
 
 
 def prepare(
     comm: Comm, n: int, share: Share, X: Columns | None, Y: Columns, options: Options, resuming: bool = False
-) -> Learning:
+) -> PreparedFit:
     """Standardise, initialise, and return the fit at its start; `fit.run` does the rest. Called by all ranks.
 
     Parameters
@@ -122,10 +122,10 @@ def prepare(
     """
     data = fingerprint(comm, share.start, X, Y)
     patterns = find_patterns(comm, Y) if options.missing and not isinstance(Y, Stream) else None
-    standardised, constant = standardise(options.standardize, comm, n, X, Y)
+    standardized, constant = standardize(options.standardize, comm, n, X, Y)
     filled = Y
     if patterns is not None and not isinstance(Y, Stream):  # by the columns' means, for the start alone
-        filled = np.where(np.isnan(Y), standardisation(comm, n, Y, "center")[0].mean, Y)
+        filled = np.where(np.isnan(Y), standardization(comm, n, Y, "center")[0].mean, Y)
         Y[np.isnan(Y)] = 0.0
     first = replace(options, placement="random") if resuming else options  # the fastest, of points that nobody needs
     start, mu, S = begin(comm, n, share, X, filled, first, options.seed)
@@ -138,7 +138,7 @@ def prepare(
             objective, options, partial(begin, comm, n, share, X, filled, options), options.seed, options.restarts
         )
     fit = Fit(objective, options, start, resuming)
-    return Learning(fit, standardised, constant, identity(options, rows, mu.shape[1], data))
+    return PreparedFit(fit, standardized, constant, identity(options, rows, mu.shape[1], data))
 
 
 def begin(
@@ -153,16 +153,16 @@ def begin(
     return start_globals(comm, n, share.start, mu, Y, options.inducing, options.placement, long, seed), mu, S
 
 
-def standardise(
+def standardize(
     mode: Mode, comm: Comm, n: int, X: Columns | None, Y: Columns
-) -> tuple[dict[str, Standardisation], dict[str, list[int]]]:
+) -> tuple[dict[str, Standardization], dict[str, list[int]]]:
     """Standardise the columns in place; return how, and the constant ones."""
-    standardised, constant = {}, {}
+    standardized, constant = {}, {}
     for column, values in (("x", X), ("y", Y)):
         if values is not None:
-            standardised[column], constant[column] = standardisation(comm, n, values, mode)
-            standardised[column].apply(values)
-    return ({} if mode == "none" else standardised), constant
+            standardized[column], constant[column] = standardization(comm, n, values, mode)
+            standardized[column].apply(values)
+    return ({} if mode == "none" else standardized), constant
 
 
 def identity(options: Options, rows: Rows, q: int, data: str) -> dict[str, Any]:

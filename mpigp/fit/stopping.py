@@ -15,7 +15,7 @@ MARGIN = 1.5  # of the longest iteration so far must be left before the limit
 SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
 
 
-class Alarms:
+class StopRequests:
     """Notes the signals of this rank, and watches rank 0's clock; `agreed()` makes any rank's reason everybody's.
 
     limit : seconds from now that the run may take, another iteration included; inf for no limit

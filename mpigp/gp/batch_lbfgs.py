@@ -19,7 +19,7 @@ from mpigp.types import Floats
 Rows = NDArray[np.int64]
 
 
-def minimise(
+def minimize(
     objective: Callable[[Floats, Rows], tuple[Floats, Floats]],
     starts: Floats,
     units: Floats,

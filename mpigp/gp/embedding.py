@@ -21,7 +21,7 @@ from mpigp import native
 from mpigp.chunks import chunk_count, chunk_rows
 from mpigp.data.hdf5 import dataset
 from mpigp.errors import InputError
-from mpigp.gp.batch_lbfgs import minimise
+from mpigp.gp.batch_lbfgs import minimize
 from mpigp.gp.posterior import REMEDY, Posterior, Prediction
 from mpigp.numerics.threads import Workers
 from mpigp.types import Floats
@@ -128,7 +128,7 @@ class _Problem:
         # S is the inverse of the bound's curvature by mu, and that by log S is one half.
         units = np.concatenate([np.sqrt(S), np.full(S.shape, math.sqrt(2.0))], axis=2)
         start = np.concatenate([mu, np.log(S)], axis=2)
-        best, value = minimise(objective, start, units, TRIAL, ROUNDS, TOLERANCE)
+        best, value = minimize(objective, start, units, TRIAL, ROUNDS, TOLERANCE)
         return best[:, :q], variances(best[:, q:]), -value
 
     def _starts(self, Y: Floats, observed: Floats | None) -> tuple[Floats, Floats]:

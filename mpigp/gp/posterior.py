@@ -30,9 +30,9 @@ from mpigp import native
 from mpigp.chunks import chunk_count, chunk_rows
 from mpigp.data.hdf5 import dataset, read_all
 from mpigp.errors import InputError
-from mpigp.files.model_file import Standardisation, read_globals, read_model, read_standardisation
-from mpigp.kernels.backend import Loops
-from mpigp.kernels.registry import DEFAULT, loops_of
+from mpigp.files.model_file import Standardization, read_globals, read_model, read_standardization
+from mpigp.kernels.backend import KernelBackend
+from mpigp.kernels.registry import DEFAULT, backend_of
 from mpigp.numerics.threads import Workers
 from mpigp.types import Floats
 
@@ -72,8 +72,8 @@ class Posterior:
     L_B: Floats
     g: Floats
     group: NDArray[np.intp]
-    x: Standardisation | None
-    y: Standardisation | None
+    x: Standardization | None
+    y: Standardization | None
     kernel: str = DEFAULT
 
     @classmethod
@@ -92,8 +92,8 @@ class Posterior:
         fits = square and len(g) == m and group.shape == (d,) and sorted(order) == list(range(m))
         if not fits or not np.isin(group, np.arange(len(L_B) if grouped else 1)).all():
             raise InputError(f"{file.filename}: /posterior: does not fit /Z, which has {m} points: {REMEDY}")
-        x = read_standardisation(file, "x", q)
-        y = read_standardisation(file, "y", d)
+        x = read_standardization(file, "x", q)
+        y = read_standardization(file, "y", d)
         Z = np.ascontiguousarray(parameters.Z[order])
         found = parameters.variance, parameters.alpha, parameters.beta, L, L_B.reshape(-1, m, m), g, group, x, y
         return cls(model.name, Z, *found, model.loops.name)
@@ -107,9 +107,9 @@ class Posterior:
         return self.g.shape[1]
 
     @cached_property
-    def loops(self) -> Loops:
+    def loops(self) -> KernelBackend:
         """The kernel's."""
-        return loops_of(self.kernel)
+        return backend_of(self.kernel)
 
     @cached_property
     def points(self) -> native.Kernel:
@@ -222,7 +222,7 @@ class Posterior:
                 f"--samples: there are {len(X)} rows: joint draws take at most {JOINT_ROWS}: give fewer rows"
             )
         mean, inputs = self.predict(X).mean, self.inputs(X)
-        K, K_m = self.loops.gram(inputs, self.alpha), self.loops.between(self.Z, inputs, self.alpha)
+        K, K_m = self.loops.gram(inputs, self.alpha), self.loops.covariance(self.Z, inputs, self.alpha)
         draws = np.random.default_rng([seed, len(X)]).standard_normal((count, len(X), self.d))
         scale = np.ones(self.d) if self.y is None else self.y.scale
         for group, R in enumerate(self.factors):
@@ -241,11 +241,11 @@ def _over_rows(mu: Floats, S: Floats | None, workers: Workers, work: Callable[..
         workers.share(lambda *part: work(rows, *part), chunk_count(n))
 
 
-def _units(values: Floats, standardisation: Standardisation | None) -> Floats:
+def _units(values: Floats, standardization: Standardization | None) -> Floats:
     """Return rows in the model's units, row-major; those given stay as they are."""
-    if standardisation is None:
+    if standardization is None:
         return np.ascontiguousarray(values, np.float64)
-    return standardisation.apply(np.array(values, np.float64, order="C"))
+    return standardization.apply(np.array(values, np.float64, order="C"))
 
 
 def _root(covariance: Floats) -> Floats:

@@ -16,19 +16,19 @@ import numpy as np
 from mpigp import native
 from mpigp.errors import InputError
 from mpigp.gp.bound import Bound
-from mpigp.kernels.backend import Loops
-from mpigp.kernels.registry import DEFAULT, loops_of
+from mpigp.kernels.backend import KernelBackend
+from mpigp.kernels.registry import DEFAULT, backend_of
 from mpigp.mpi.rows import Block, Rows
 from mpigp.numerics.cholesky import Whitening, whiten
 from mpigp.numerics.reproducible_sum import FINE, from_one_word, scale_for
 from mpigp.numerics.threads import Part
 from mpigp.types import Floats, Words
 
-STRAIGHT = 2e8
+MAX_COND_UNWHITENED_GRADIENT = 2e8
 """Up to this product of signal-to-noise ratio and condition number, regression's gradients may be taken straight from
 K_mn: rounding moves them by some 1e-15 of the product (measured: tests/test_accuracy.py)."""
 
-STRAIGHT_SUMS = 5e4
+MAX_COND_UNWHITENED_STATISTICS = 5e4
 """Up to this one, of the condition number alone too, its statistics: rounding moves the bound by some 1e-20 of its
 square (measured there), and tr C, which n bounds, by as much of the condition number's."""
 
@@ -40,7 +40,7 @@ class Inducing:
     factor : (m, m), what ∂F/∂K_mm is multiplied with, entry by entry: K_mm itself, or one (`Loops.factored`)
     """
 
-    def __init__(self, loops: Loops, Z: Floats, alpha: Floats, jitter: float, signal_to_noise: float) -> None:
+    def __init__(self, loops: KernelBackend, Z: Floats, alpha: Floats, jitter: float, signal_to_noise: float) -> None:
         centre = loops.centre(Z)
         Z = Z - centre
         K = loops.gram(Z, alpha)
@@ -50,8 +50,8 @@ class Inducing:
         self.factor = native.permuted(K, order) if loops.factored else np.ones_like(K)
         self.alpha = alpha
         smallest = self.whitening.L.item(-1)  # of the diagonal: the last, by the pivoting
-        self.straight = signal_to_noise <= STRAIGHT * smallest**2
-        self.straight_sums = max(signal_to_noise, 1.0) <= STRAIGHT_SUMS * smallest**2
+        self.straight = signal_to_noise <= MAX_COND_UNWHITENED_GRADIENT * smallest**2
+        self.straight_sums = max(signal_to_noise, 1.0) <= MAX_COND_UNWHITENED_STATISTICS * smallest**2
         self.points = native.Kernel(self.Z, centre, alpha)
 
     @cached_property
@@ -65,7 +65,7 @@ class Inducing:
         return np.sqrt(self.factor)
 
 
-class Summary(NamedTuple):
+class Statistics(NamedTuple):
     """The summed statistics as the bound takes them: C (groups, m, m), b (m, d), KL; and the GPLVM's Ψ2 without its
     factor of Z alone, packed (m(m+1)/2, groups).
     """
@@ -76,7 +76,7 @@ class Summary(NamedTuple):
     pairs: Floats | None
 
 
-class Weights(NamedTuple):
+class Adjoints(NamedTuple):
     """What every rank needs of the bound's derivatives: the weights of its rows' statistics.
 
     matrix : (m, m) in regression, or of ψ2's pairs (m(m+1)/2, groups) in the GPLVM
@@ -97,8 +97,8 @@ class Model(ABC):
     name: str
     divergence_words: int  # the words of KL among the statistics
 
-    def __init__(self, loops: Loops | None = None) -> None:
-        self.loops = loops_of(DEFAULT) if loops is None else loops
+    def __init__(self, loops: KernelBackend | None = None) -> None:
+        self.loops = backend_of(DEFAULT) if loops is None else loops
 
     def statistics_scale(self, rows: Rows, m: int) -> Floats:
         """Return the scales of the statistics' integers: Ψ2 (packed), Σψ1Y, KL. No ψ exceeds 1."""
@@ -110,7 +110,7 @@ class Model(ABC):
             ]
         )
 
-    def gradient_scale(self, inducing: Inducing, weights: Weights, rows: Rows) -> Floats:
+    def gradient_scale(self, inducing: Inducing, weights: Adjoints, rows: Rows) -> Floats:
         """Return the scales of the second round's integers: the gradients of Z and alpha.
 
         As α → 0 nothing bounds their totals, so each chunk may have an equal share of the words.
@@ -131,7 +131,7 @@ class Model(ABC):
         return False
 
     @abstractmethod
-    def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
+    def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Statistics:
         """Return what the bound takes, from the statistics of all rows."""
 
     @abstractmethod
@@ -139,12 +139,12 @@ class Model(ABC):
         """Return the shape of the weights' matrix."""
 
     @abstractmethod
-    def weights(self, inducing: Inducing, summary: Summary, bound: Bound, rows: Rows) -> Weights:
+    def weights(self, inducing: Inducing, summary: Statistics, bound: Bound, rows: Rows) -> Adjoints:
         """Return the weights of the second round."""
 
     @abstractmethod
     def gram_weights(
-        self, inducing: Inducing, summary: Summary, bound: Bound, weights: Weights, rest: Floats
+        self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints, rest: Floats
     ) -> Floats:
         """Return ∂F/∂K ∘ factor (m, m), whose row m gives the gradient of Z_m.
 
@@ -152,7 +152,7 @@ class Model(ABC):
         """
 
     @abstractmethod
-    def add_gradient(self, inducing: Inducing, rows: Block, weights: Weights, part: Part) -> int:
+    def add_gradient(self, inducing: Inducing, rows: Block, weights: Adjoints, part: Part) -> int:
         """Add the gradients of Z and alpha through the part's rows; set those of mu and S."""
 
 
@@ -183,19 +183,19 @@ class Regression(Model):
         inverse = inducing.inverse if self.whitens(inducing) else None
         return self.loops.regression_statistics(inducing.points, rows.native, inverse, part)
 
-    def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
+    def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Statistics:
         m = len(inducing.Z)
         sums, pairs = from_one_word(words, scale), m * (m + 1) // 2
         C, b = native.symmetric(sums[:pairs], m), sums[pairs:].reshape(m, d)
         if inducing.straight_sums:
             C = native.sandwiched(inducing.inverse, C, 1.0, transposed=True)
             b = native.solve(inducing.whitening.L, b)
-        return Summary(C[None], b, 0.0, None)
+        return Statistics(C[None], b, 0.0, None)
 
     def weight_shape(self, m: int, groups: int) -> tuple[int, int]:
         return (m, m)
 
-    def weights(self, inducing: Inducing, summary: Summary, bound: Bound, rows: Rows) -> Weights:
+    def weights(self, inducing: Inducing, summary: Statistics, bound: Bound, rows: Rows) -> Adjoints:
         """Return N and p with ∂F/∂K_mn = N A + p Eᵀ, E = Y − s Aᵀg; or where `straight`, with ∂F/∂K_mn = N K + p Yᵀ.
 
         ∂F/∂K_mn = L⁻ᵀ (2 ∂F/∂C A + ∂F/∂b Yᵀ), in which I − P⁻¹ = s C P⁻¹, and −βs² g gᵀ A joins Y. Straight from K it
@@ -212,9 +212,9 @@ class Regression(Model):
             matrix = d * bound.s**2 * native.solve(L, CP_inverse, transposed=True)
             fit = bound.s * bound.g
         limit = native.absolute_total(matrix, rows.n, psi1Y, _absolute_residuals(fit, rows))
-        return Weights(matrix, psi1Y, fit, limit)
+        return Adjoints(matrix, psi1Y, fit, limit)
 
-    def gradient_scale(self, inducing: Inducing, weights: Weights, rows: Rows) -> Floats:
+    def gradient_scale(self, inducing: Inducing, weights: Adjoints, rows: Rows) -> Floats:
         scale = super().gradient_scale(inducing, weights, rows)
         if inducing.straight:
             return scale
@@ -222,7 +222,7 @@ class Regression(Model):
         return np.append(scale, np.tile(residuals, len(inducing.Z)))
 
     def gram_weights(
-        self, inducing: Inducing, summary: Summary, bound: Bound, weights: Weights, rest: Floats
+        self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints, rest: Floats
     ) -> Floats:
         # ∂F/∂K_mm = −½ (N C + p (AE)ᵀ) L⁻¹. This nearly cancels the rows' part, so it must round as that did: the same
         # N and p, AE summed over the rows, and not made symmetric.
@@ -233,7 +233,7 @@ class Regression(Model):
         by_K = -0.5 * native.solve(inducing.whitening.L, inner.T, transposed=True).T
         return np.ascontiguousarray(by_K * inducing.factor)
 
-    def add_gradient(self, inducing: Inducing, rows: Block, weights: Weights, part: Part) -> int:
+    def add_gradient(self, inducing: Inducing, rows: Block, weights: Adjoints, part: Part) -> int:
         inverse = None if inducing.straight else inducing.inverse
         return self.loops.regression_gradient(
             inducing.points, rows.native, inverse, weights.matrix, weights.psi1Y, weights.fit, part
@@ -249,24 +249,24 @@ class GPLVM(Model):
     def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
         return self.loops.gplvm_statistics(inducing.points, rows.native, part)
 
-    def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Summary:
+    def summary(self, inducing: Inducing, words: Words, scale: Floats, d: int) -> Statistics:
         m = len(inducing.Z)
         sums, psi2_sums = from_one_word(words, scale), len(words) - m * d - 2
         L, pairs = inducing.whitening.L, sums[:psi2_sums].reshape(m * (m + 1) // 2, -1)
         C = native.whitened(pairs, inducing.root_factor, L)
-        return Summary(C, native.solve(L, sums[psi2_sums:-2].reshape(m, d)), float(sums[-2] + sums[-1]), pairs)
+        return Statistics(C, native.solve(L, sums[psi2_sums:-2].reshape(m, d)), float(sums[-2] + sums[-1]), pairs)
 
     def weight_shape(self, m: int, groups: int) -> tuple[int, int]:
         return (m * (m + 1) // 2, groups)
 
-    def weights(self, inducing: Inducing, summary: Summary, bound: Bound, rows: Rows) -> Weights:
+    def weights(self, inducing: Inducing, summary: Statistics, bound: Bound, rows: Rows) -> Adjoints:
         psi1Y = native.solve(inducing.whitening.L, bound.by_b, transposed=True)
         matrix = native.pair_weights(bound.by_C, inducing.root_factor, inducing.inverse)
         limit = native.absolute_total(matrix, 2 * rows.n, psi1Y, rows.absolute_Y)
-        return Weights(matrix, psi1Y, np.zeros_like(psi1Y), limit)
+        return Adjoints(matrix, psi1Y, np.zeros_like(psi1Y), limit)
 
     def gram_weights(
-        self, inducing: Inducing, summary: Summary, bound: Bound, weights: Weights, rest: Floats
+        self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints, rest: Floats
     ) -> Floats:
         by_gram = _by_gram(inducing, bound)
         if self.loops.factored:
@@ -274,7 +274,7 @@ class GPLVM(Model):
             native.add_through_pairs(by_gram, weights.matrix, summary.pairs)
         return by_gram
 
-    def add_gradient(self, inducing: Inducing, rows: Block, weights: Weights, part: Part) -> int:
+    def add_gradient(self, inducing: Inducing, rows: Block, weights: Adjoints, part: Part) -> int:
         by_mu, by_S = rows.gradients["mu"], rows.gradients["S"]
         return self.loops.gplvm_gradient(inducing.points, rows.native, weights.matrix, weights.psi1Y, by_mu, by_S, part)
 
@@ -284,7 +284,7 @@ MODELS: dict[str, Model] = {model.name: model for model in (Regression(), GPLVM(
 
 def model_of(name: str, kernel: str = DEFAULT) -> Model:
     """Return the model of this name with the kernel of that; a kernel that cannot serve it is refused."""
-    loops = loops_of(kernel)
+    loops = backend_of(kernel)
     if name == GPLVM.name and not loops.latent:
         raise InputError(f"is {kernel!r}, which has no psi statistics: it serves regression alone")
     return type(MODELS[name])(loops)

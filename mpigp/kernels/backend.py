@@ -12,7 +12,7 @@ from mpigp.numerics.threads import Part
 from mpigp.types import Floats, Words
 
 
-class Loops(ABC):
+class KernelBackend(ABC):
     """A kernel k of unit variance, as models and predictions use it.
 
     points : native.Kernel, Z (m, q) less their centre (q,), the centre, and alpha (q,)
@@ -38,12 +38,12 @@ class Loops(ABC):
         """Return what to take from all points (q,), to keep digits."""
 
     @abstractmethod
-    def between(self, Z: Floats, X: Floats, alpha: Floats) -> Floats:
+    def covariance(self, Z: Floats, X: Floats, alpha: Floats) -> Floats:
         """Return K_mn (m, n)."""
 
     def gram(self, Z: Floats, alpha: Floats) -> Floats:
         """Return K_mm (m, m)."""
-        return self.between(Z, Z, alpha)
+        return self.covariance(Z, Z, alpha)
 
     @abstractmethod
     def gram_gradient(self, weights: Floats, Z: Floats, alpha: Floats) -> tuple[Floats, Floats]:

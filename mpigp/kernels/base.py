@@ -20,7 +20,7 @@ class Kernel(ABC):
     """
 
     @abstractmethod
-    def between(self, Z: Floats, X: Floats, alpha: Floats) -> Floats:
+    def covariance(self, Z: Floats, X: Floats, alpha: Floats) -> Floats:
         """Return K (m, n) between points Z (m, q) and X (n, q): K_mi = k(Z_m, X_i)."""
 
     @abstractmethod

@@ -14,7 +14,7 @@ class Matern52(Kernel):
     dk/d(a²) = −(1 + a) exp(−a) / 6
     """
 
-    def between(self, Z: Floats, X: Floats, alpha: Floats) -> Floats:
+    def covariance(self, Z: Floats, X: Floats, alpha: Floats) -> Floats:
         a = _scaled(Z, X, alpha)
         return (1 + a + a * a / 3) * np.exp(-a)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from mpigp import native
 from mpigp.chunks import SMALLEST
-from mpigp.kernels.backend import Loops
+from mpigp.kernels.backend import KernelBackend
 from mpigp.kernels.base import Kernel, LatentKernel
 from mpigp.numerics.reproducible_sum import DIGITS, from_digits, to_digits
 from mpigp.numerics.threads import Part
@@ -82,7 +82,7 @@ def _pair_weights(matrix: Floats, m: int) -> Floats:
     return weights
 
 
-class Chunkwise(Loops):
+class NumpyBackend(KernelBackend):
     """Loops that call a kernel's formulas."""
 
     factored = False
@@ -94,9 +94,9 @@ class Chunkwise(Loops):
     def centre(self, Z: Floats) -> Floats:
         return np.zeros(Z.shape[1])  # a kernel need not be stationary
 
-    def between(self, Z: Floats, X: Floats, alpha: Floats) -> Floats:
+    def covariance(self, Z: Floats, X: Floats, alpha: Floats) -> Floats:
         with np.errstate(all="ignore"):
-            return np.ascontiguousarray(self.kernel.between(Z, X, alpha))
+            return np.ascontiguousarray(self.kernel.covariance(Z, X, alpha))
 
     def gram_gradient(self, weights: Floats, Z: Floats, alpha: Floats) -> tuple[Floats, Floats]:
         # K_mm is symmetric: what row m gives Z_m, column m gives it again.
@@ -112,12 +112,12 @@ class Chunkwise(Loops):
     def regression_statistics(
         self, points: native.Kernel, rows: native.Rows, inverse: Floats | None, part: Part
     ) -> int:
-        misfits = 0
+        overflows = 0
         for chunk in _chunks(rows, part.first, part.last):
-            K = self.between(points.Z, rows.mu[chunk], points.alpha)
+            K = self.covariance(points.Z, rows.mu[chunk], points.alpha)
             A = K if inverse is None else inverse @ K
-            misfits += _add_words(part, np.concatenate([native.packed(A @ A.T), (A @ rows.Y[chunk]).ravel()]))
-        return misfits
+            overflows += _add_words(part, np.concatenate([native.packed(A @ A.T), (A @ rows.Y[chunk]).ravel()]))
+        return overflows
 
     def regression_gradient(
         self,
@@ -129,10 +129,10 @@ class Chunkwise(Loops):
         fit: Floats,
         part: Part,
     ) -> int:
-        misfits = 0
+        overflows = 0
         for chunk in _chunks(rows, part.first, part.last):
             X, Y = rows.mu[chunk], rows.Y[chunk]
-            K, rest = self.between(points.Z, X, points.alpha), []
+            K, rest = self.covariance(points.Z, X, points.alpha), []
             if inverse is None:
                 by_K = matrix @ K + psi1Y @ Y.T
             else:
@@ -141,8 +141,8 @@ class Chunkwise(Loops):
                 by_K, rest = matrix @ A + psi1Y @ E.T, [A @ E]
             with np.errstate(all="ignore"):
                 by_Z, by_alpha = self.kernel.between_gradient(points.Z, X, points.alpha, by_K)
-            misfits += _add_digits(part, by_Z, by_alpha, *rest)
-        return misfits
+            overflows += _add_digits(part, by_Z, by_alpha, *rest)
+        return overflows
 
     def regression_moments(
         self,
@@ -158,7 +158,7 @@ class Chunkwise(Loops):
     ) -> None:
         for chunk in _chunks(rows, first, last):
             for block in _blocks(rows, chunk, SMALLEST):
-                K = self.between(points.Z, block.mu, points.alpha)
+                K = self.covariance(points.Z, block.mu, points.alpha)
                 mean[block.where] = K.T @ weights
                 explained[block.where] = np.square(factor @ K).sum(axis=0)
 
@@ -185,7 +185,7 @@ class Chunkwise(Loops):
             return [by_Z, by_alpha, by_mu - block.mu, by_S - 0.5 * (1 - 1 / block.S)]
 
     def gplvm_statistics(self, points: native.Kernel, rows: native.Rows, part: Part) -> int:
-        m, d, misfits = len(points.Z), rows.Y.shape[1], 0
+        m, d, overflows = len(points.Z), rows.Y.shape[1], 0
         for chunk in _chunks(rows, part.first, part.last):
             psi2 = np.zeros((1 if rows.observed is None else rows.observed.shape[1], m, m))
             psi1Y = np.zeros((m, d))
@@ -198,10 +198,10 @@ class Chunkwise(Loops):
                 nats = _divergence(rows.mu[chunk], rows.S[chunk]).sum()
             packed = np.stack([native.packed(each) for each in psi2], axis=1)
             divergence = [np.rint(nats), nats - np.rint(nats)]
-            misfits += _add_words(part, np.concatenate([packed.ravel(), psi1Y.ravel(), divergence]))
+            overflows += _add_words(part, np.concatenate([packed.ravel(), psi1Y.ravel(), divergence]))
             fits = nats < MOST / rows.all_chunks  # nothing bounds the total
-            misfits += not fits
-        return misfits
+            overflows += not fits
+        return overflows
 
     def gplvm_gradient(
         self,
@@ -213,7 +213,7 @@ class Chunkwise(Loops):
         by_S: Floats,
         part: Part,
     ) -> int:
-        m, misfits = len(points.Z), 0
+        m, overflows = len(points.Z), 0
         weights = _pair_weights(matrix, m)
         for chunk in _chunks(rows, part.first, part.last):
             by_Z, by_alpha = np.zeros_like(points.Z), np.zeros_like(points.alpha)
@@ -222,8 +222,8 @@ class Chunkwise(Loops):
                 by_Z += through[0]
                 by_alpha += through[1]
                 by_mu[block.where], by_S[block.where] = through[2:]
-            misfits += _add_digits(part, by_Z, by_alpha)
-        return misfits
+            overflows += _add_digits(part, by_Z, by_alpha)
+        return overflows
 
     def gplvm_bounds(
         self,

@@ -12,13 +12,13 @@ The first exponent of ψ2 is of Z alone: its factor, k(Z_m, Z_m')^½, is put in 
 from __future__ import annotations
 
 from mpigp import native
-from mpigp.kernels.backend import Loops
+from mpigp.kernels.backend import KernelBackend
 from mpigp.numerics.reproducible_sum import FINE, from_two_words
 from mpigp.numerics.threads import Part
 from mpigp.types import Floats, Words
 
 
-class RBF(Loops):
+class RBF(KernelBackend):
     """The compiled loops."""
 
     name = "rbf"
@@ -29,7 +29,7 @@ class RBF(Loops):
     def centre(self, Z: Floats) -> Floats:
         return Z.sum(axis=0) / len(Z)
 
-    def between(self, Z: Floats, X: Floats, alpha: Floats) -> Floats:
+    def covariance(self, Z: Floats, X: Floats, alpha: Floats) -> Floats:
         return native.between(Z, X, alpha)
 
     def gram_gradient(self, weights: Floats, Z: Floats, alpha: Floats) -> tuple[Floats, Floats]:

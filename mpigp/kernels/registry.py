@@ -5,21 +5,21 @@ from __future__ import annotations
 from importlib import import_module
 
 from mpigp.errors import InputError
-from mpigp.kernels.backend import Loops
+from mpigp.kernels.backend import KernelBackend
 from mpigp.kernels.base import Kernel
 from mpigp.kernels.matern import Matern52
-from mpigp.kernels.numpy_backend import Chunkwise
+from mpigp.kernels.numpy_backend import NumpyBackend
 from mpigp.kernels.rbf import RBF
 
 DEFAULT = RBF.name
 BUILT_IN = ("rbf", "matern52")
 
 
-def loops_of(name: str) -> Loops:
+def backend_of(name: str) -> KernelBackend:
     """Return the loops of a kernel; a name that leads to none is refused, and the error says why."""
     if name == DEFAULT:
         return RBF()
-    return Chunkwise(Matern52() if name == "matern52" else find(name), name)
+    return NumpyBackend(Matern52() if name == "matern52" else find(name), name)
 
 
 def find(name: str) -> Kernel:

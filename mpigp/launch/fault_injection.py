@@ -20,7 +20,7 @@ EVERY_SECONDS = 1.0  # between lines of progress
 PAUSE = 0.005  # seconds between looks: less than an iteration of anything worth watching
 
 
-class Onlooker:
+class FaultInjector:
     """Watches the fit that is started within the `with` block, and that writes these metrics.
 
     killed_at : the last iteration that was seen of a fit before its rank was killed; None where none was
@@ -33,7 +33,7 @@ class Onlooker:
         self._tag, self._done = uuid.uuid4().hex, threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> Onlooker:
+    def __enter__(self) -> FaultInjector:
         self.metrics.unlink(missing_ok=True)  # that of an earlier fit
         os.environ[TAG] = self._tag
         self._thread.start()

@@ -20,7 +20,7 @@ SETUP = re.compile(r"^# module load .*", re.MULTILINE)
 
 def template(name: str) -> str:
     """Return the text of a script: from the package where it is installed, or from the checkout that it is in."""
-    package = Path(__file__).parent
+    package = Path(__file__).parents[1]
     installed = package / "slurm" / f"{name}.sbatch"
     return (installed if installed.exists() else package.parent / "slurm" / f"{name}.sbatch").read_text("utf-8")
 

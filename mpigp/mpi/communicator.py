@@ -124,7 +124,7 @@ def check_alike(comm: Comm) -> None:
 
 
 @contextmanager
-def together(comm: Comm) -> Iterator[None]:
+def raise_on_all_ranks(comm: Comm) -> Iterator[None]:
     """Make an InputError that the block raises on any rank everybody's: all ranks raise that of the lowest rank."""
     error: InputError | None = None
     try:

@@ -20,10 +20,10 @@ import numpy as np
 from mpigp import native
 from mpigp.gp.bound import Bound, Group, bound
 from mpigp.gp.parameters import Globals
-from mpigp.gp.statistics import Inducing, Model, Summary, Weights
+from mpigp.gp.statistics import Adjoints, Inducing, Model, Statistics
 from mpigp.mpi.communicator import check_alike
 from mpigp.mpi.rows import Block, Rows
-from mpigp.mpi.timers import Phases
+from mpigp.mpi.timers import Timers
 from mpigp.numerics.cholesky import NotPositiveDefinite
 from mpigp.numerics.threads import Part, Workers
 from mpigp.types import Comm, Floats, Words
@@ -46,9 +46,9 @@ class Evaluation(NamedTuple):
 class Master(NamedTuple):
     """What rank 0 makes of the statistics."""
 
-    summary: Summary
+    summary: Statistics
     bound: Bound
-    weights: Weights
+    weights: Adjoints
 
 
 class Evaluator:
@@ -62,7 +62,7 @@ class Evaluator:
         self._in_place, self._sum = MPI.IN_PLACE, MPI.SUM
         self.m, self.q, self.d = m, q, rows.Y.shape[1]
         self.threads = threads
-        self.phases = Phases()
+        self.phases = Timers()
         self.statistics_scale = model.statistics_scale(rows, m)
         self.last: tuple[Inducing, Master] | None = None  # of the last evaluation, on rank 0
         self.workers = Workers(threads, native.workspace(m, q, self.d, len(rows.groups), len(rows.groups)))
@@ -120,7 +120,7 @@ class Evaluator:
 
         return self._sum_blocks(work, self.statistics_scale, words_each=1)
 
-    def _sum_gradient(self, inducing: Inducing, weights: Weights, scale: Floats) -> Words:
+    def _sum_gradient(self, inducing: Inducing, weights: Adjoints, scale: Floats) -> Words:
         def work(rows: Block, part: Part) -> int:
             return self.model.add_gradient(inducing, rows, weights, part)
 
@@ -144,7 +144,7 @@ class Evaluator:
             return None
         return Master(summary, F, self.model.weights(inducing, summary, F, self.rows))
 
-    def _summary(self, inducing: Inducing, words: Words) -> tuple[Summary, Sequence[Group]]:
+    def _summary(self, inducing: Inducing, words: Words) -> tuple[Statistics, Sequence[Group]]:
         """Return what the bound takes: the statistics, and the groups of outputs with the rows that they come from."""
         return self.model.summary(inducing, words, self.statistics_scale, self.d), self.rows.groups
 
@@ -158,7 +158,7 @@ class Evaluator:
         by_Z[inducing.whitening.order] = through_K
         return Globals(by_Z, master.bound.by_variance, by_alpha + sums[ends[0] : ends[1]], master.bound.by_beta)
 
-    def _broadcast_weights(self, master: Master | None) -> tuple[float, Weights]:
+    def _broadcast_weights(self, master: Master | None) -> tuple[float, Adjoints]:
         """Tell every rank F and the weights; a bound without a value is everybody's failure."""
         shape, pairs = self.model.weight_shape(self.m, len(self.rows.groups)), (self.m, self.d)
         first = math.prod(shape)
@@ -175,7 +175,7 @@ class Evaluator:
         limit, value = told[-2:].tolist()
         if math.isnan(value):
             raise NotPositiveDefinite
-        return value, Weights(matrix, psi1Y, fit, limit)
+        return value, Adjoints(matrix, psi1Y, fit, limit)
 
     def _broadcast(self, told: Floats) -> None:
         with self.phases("wait"):

@@ -31,7 +31,7 @@ class Phase:
         self.seconds[self.name] += time.perf_counter() - self.start
 
 
-class Phases:
+class Timers:
     """Seconds per phase, and the messages and bytes of this rank's collective calls, since the last `clear`.
 
     `broadcast` and `reduce` are transfer alone: the time until all ranks have arrived is `wait`.

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from mpigp.mpi.vectors import Block, Space
+from mpigp.mpi.vectors import MultiVector, VectorSpace
 from mpigp.types import Floats
 
-Objective = Callable[[Block, Block], float]
+Objective = Callable[[MultiVector, MultiVector], float]
 
 FIRST = 0.1  # the length of the first step of each part
 SHRINK, CHANGE = 0.3, 10.0
@@ -25,7 +25,7 @@ class GradientDescent:
     both shrink when a step does not lower the value.
     """
 
-    def __init__(self, objective: Objective, space: Space, start: Block, patience: int = PATIENCE) -> None:
+    def __init__(self, objective: Objective, space: VectorSpace, start: MultiVector, patience: int = PATIENCE) -> None:
         self.objective, self.space, self.point, self.patience = objective, space, start, patience
         self._trial, self._gradients = space.block(1), space.block(2)
         self.gradient, self._new = self._gradients[0], self._gradients[1]
@@ -36,8 +36,8 @@ class GradientDescent:
 
     def _products(self) -> Floats:
         """Return g·g, g·g_new and g_new·g_new of both parts (2, 3)."""
-        shared = Block(self._gradients.shared, self._gradients.local[:, :, :0])
-        local = Block(self._gradients.shared[:, :0], self._gradients.local)
+        shared = MultiVector(self._gradients.shared, self._gradients.local[:, :, :0])
+        local = MultiVector(self._gradients.shared[:, :0], self._gradients.local)
         products = self.space.dots([(shared, shared), (local, local)])
         return np.array([[p[0, 0], p[0, 1], p[1, 1]] for p in products])
 
@@ -70,7 +70,7 @@ class GradientDescent:
         self.point, self._trial = self._trial, self.point
         self.value = value
 
-    def vectors(self) -> dict[str, Block]:
+    def vectors(self) -> dict[str, MultiVector]:
         """Return the blocks that a continuation needs."""
         return {"point": self.point, "gradient": self.gradient}
 

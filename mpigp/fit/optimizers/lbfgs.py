@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from mpigp.fit.optimizers.wolfe import search
-from mpigp.mpi.vectors import Block, Space
+from mpigp.mpi.vectors import MultiVector, VectorSpace
 from mpigp.types import Floats
 
-Objective = Callable[[Block, Block], float]
+Objective = Callable[[MultiVector, MultiVector], float]
 
 
 class LBFGS:
@@ -23,7 +23,7 @@ class LBFGS:
     Memory: the basis [s_1 … s_k, y_1 … y_k, g] as one block, in which new pairs take the place of the oldest.
     """
 
-    def __init__(self, objective: Objective, space: Space, start: Block, memory: int = 10) -> None:
+    def __init__(self, objective: Objective, space: VectorSpace, start: MultiVector, memory: int = 10) -> None:
         self.objective, self.space, self.memory = objective, space, memory
         self.basis = space.block(2 * memory + 1)
         self.gram = np.zeros((2 * memory + 1, 2 * memory + 1))
@@ -36,7 +36,7 @@ class LBFGS:
         self.gram[-1, -1] = gg[0, 0]
 
     @property
-    def gradient(self) -> Block:
+    def gradient(self) -> MultiVector:
         return self.basis[2 * self.memory]
 
     @property
@@ -117,7 +117,7 @@ class LBFGS:
         self.point, self._trial = self._trial, self.point
         self.value = value
 
-    def vectors(self) -> dict[str, Block]:
+    def vectors(self) -> dict[str, MultiVector]:
         """Return the blocks that a continuation needs."""
         return {"point": self.point, "basis": self.basis}
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from mpigp.mpi.vectors import Block, Space
+from mpigp.mpi.vectors import MultiVector, VectorSpace
 
-Objective = Callable[[Block, Block], float]
+Objective = Callable[[MultiVector, MultiVector], float]
 
 SIGMA = 1e-4
 LEAST, MOST = 1e-15, 1e15  # of the damping
@@ -23,7 +23,7 @@ class SCG:
     An iteration is one accepted step: an evaluation for the curvature, and one for each try.
     """
 
-    def __init__(self, objective: Objective, space: Space, start: Block, patience: int = PATIENCE) -> None:
+    def __init__(self, objective: Objective, space: VectorSpace, start: MultiVector, patience: int = PATIENCE) -> None:
         self.objective, self.space, self.point, self.patience = objective, space, start, patience
         self._trial, self._work = space.block(1), space.block(4)
         self.gradient, self.direction, self._new, self._change = (self._work[k] for k in range(4))
@@ -78,7 +78,7 @@ class SCG:
     def _accept(self, value: float) -> None:
         """Take the trial point; the next direction is −g + γ p, or −g where that would not lead down."""
         self._change.set_sum(self.gradient, -1.0, self._new)
-        ours = Block(self._work.shared[1:4], self._work.local[1:4])  # p, g_new, g − g_new
+        ours = MultiVector(self._work.shared[1:4], self._work.local[1:4])  # p, g_new, g − g_new
         (products,) = self.space.dots([(ours, ours)])
         pp, p_new, gg = float(products[0, 0]), float(products[0, 1]), float(products[1, 1])
         gamma = float(products[2, 1]) / self.slope
@@ -94,7 +94,7 @@ class SCG:
         else:
             self._descend(gg)
 
-    def vectors(self) -> dict[str, Block]:
+    def vectors(self) -> dict[str, MultiVector]:
         """Return the blocks that a continuation needs."""
         return {"point": self.point, "gradient": self.gradient, "direction": self.direction}
 

@@ -11,9 +11,9 @@ from mpigp.errors import InputError
 from mpigp.files.model_file import read_latent
 from mpigp.fit.start import inducing
 from mpigp.fit.start.pca import pca, random_latent
-from mpigp.fit.start.standardize import standardisation
+from mpigp.fit.start.standardize import standardization
 from mpigp.gp.parameters import Globals
-from mpigp.mpi.communicator import together
+from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.types import Comm, Floats
 
 SIGNAL_TO_NOISE = 100.0
@@ -28,7 +28,7 @@ def latent(comm: Comm, n: int, share: Share, Y: Columns, q: int, init: str, seed
     elif init == "random":
         mu = random_latent(n, share.start, share.stop, q, seed)
     else:
-        with together(comm), reading(init) as file:
+        with raise_on_all_ranks(comm), reading(init) as file:
             return read_latent(file, n, q, share.start, share.stop)
     return np.ascontiguousarray(mu), np.full(mu.shape, LATENT_VARIANCE)
 
@@ -54,8 +54,8 @@ def start_globals(
     hundredth of it.
     """
     q = mu.shape[1]
-    spread = standardisation(comm, n, mu, "scale")[0].scale
+    spread = standardization(comm, n, mu, "scale")[0].scale
     alpha = 1 / (spread**2 * (q if long else 1))
-    variance = float(np.mean(standardisation(comm, n, Y, "scale")[0].scale ** 2))
+    variance = float(np.mean(standardization(comm, n, Y, "scale")[0].scale ** 2))
     Z = place(comm, n, start, mu, m, placement, alpha, seed)
     return Globals(np.ascontiguousarray(Z), variance, alpha, SIGNAL_TO_NOISE / variance)

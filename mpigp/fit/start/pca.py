@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 from mpigp.chunks import chunk_rows, share
 from mpigp.data.streams import Columns, blocks
 from mpigp.errors import InputError
-from mpigp.fit.start.standardize import power_of_two, standardisation
+from mpigp.fit.start.standardize import power_of_two, standardization
 from mpigp.mpi.totals import extremes, row_sums
 from mpigp.types import Comm, Floats
 
@@ -52,13 +52,13 @@ def pca(comm: Comm, n: int, Y: Columns, q: int) -> Floats:
             f"--latent {q}: the data have {d} columns and so no more principal components: "
             f"use --init random, or --latent {d} or less"
         )
-    mean = standardisation(comm, n, Y, "center")[0].mean
+    mean = standardization(comm, n, Y, "center")[0].mean
     low, high = extremes(comm, Y)
     centred = _Centred(comm, n, Y, mean, power_of_two(np.maximum(high - mean, mean - low).max()))
     with threadpool_limits(limits=1, user_api="blas"):
         values, directions = _directions(centred, q) if d <= COVARIANCE_COLUMNS else _sketched(centred, q)
         mu = centred.project(directions)
-    standardisation(comm, n, mu, "scale")[0].apply(mu)
+    standardization(comm, n, mu, "scale")[0].apply(mu)
     missing = values <= NO_VARIANCE * values[0]
     if missing.any():
         first, last = share(n, comm.rank, comm.size)

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from mpigp.data.streams import Columns
-from mpigp.files.model_file import Standardisation
+from mpigp.files.model_file import Standardization
 from mpigp.mpi.totals import extremes, row_sums
 from mpigp.types import Comm, Floats
 
@@ -22,7 +22,7 @@ def power_of_two(magnitudes: Floats) -> Floats:
     return np.ldexp(1.0, np.frexp(magnitudes)[1] - 1)
 
 
-def standardisation(comm: Comm, n: int, values: Columns, mode: Mode) -> tuple[Standardisation, list[int]]:
+def standardization(comm: Comm, n: int, values: Columns, mode: Mode) -> tuple[Standardization, list[int]]:
     """Return what takes columns to mean zero and variance one, and the columns that are constant.
 
     With x counted from the middle of its column's range, in units of about half of it, and the first mean rounded,
@@ -44,7 +44,7 @@ def standardisation(comm: Comm, n: int, values: Columns, mode: Mode) -> tuple[St
     """
     columns = values.shape[1]
     if mode == "none":
-        return Standardisation(np.zeros(columns), np.ones(columns)), []
+        return Standardization(np.zeros(columns), np.ones(columns)), []
 
     low, high = extremes(comm, values)
     middle = low / 2 + high / 2
@@ -65,4 +65,4 @@ def standardisation(comm: Comm, n: int, values: Columns, mode: Mode) -> tuple[St
     deviation = np.sqrt(np.maximum(second - rest * rest, 0.0)) * unit
     constant = deviation <= ROUNDING * np.maximum(-low, high)
     scale = np.where(constant, 1.0, deviation) if mode == "scale" else np.ones(columns)
-    return Standardisation(middle + (first + rest) * unit, scale), np.flatnonzero(constant).tolist()
+    return Standardization(middle + (first + rest) * unit, scale), np.flatnonzero(constant).tolist()
