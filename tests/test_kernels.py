@@ -99,20 +99,23 @@ class Wrong(Kernel):
     def covariance(self, Z, X, alpha):
         return self.formula(np.square(Z[:, None] - X) @ alpha)
 
-    def between_gradient(self, Z, X, alpha, weights):
+    def covariance_gradient(self, Z, X, alpha, weights):
         raise NotImplementedError
 
 
 @pytest.mark.parametrize(
     ("formula", "message"),
     [
-        (lambda u: 2 * np.exp(-u), r"^between: k\(x, x\): entry .* unit variance"),
-        (lambda u: np.exp(-u).T[:2], r"^between: is float64 \(2, 5\), not an array of float64 \(5, 4\)"),
-        (lambda u: np.exp(-u).astype(np.float32), "^between: is float32"),
-        (lambda u: np.exp(-u).tolist(), "^between: is list"),
-        (lambda u: np.cos(3 * u) + np.arange(u.shape[1]) * (u > 0), r"^between: k\(x, x'\): entry"),
-        (lambda u: (u < 1).astype(float), "^between: K has the eigenvalue -"),
-        (lambda u: np.exp(-u) / (u < 1e3) * np.where(u.max() < 1e-6, np.nan, 1.0), "^between: is not finite at alpha"),
+        (lambda u: 2 * np.exp(-u), r"^covariance: k\(x, x\): entry .* unit variance"),
+        (lambda u: np.exp(-u).T[:2], r"^covariance: is float64 \(2, 5\), not an array of float64 \(5, 4\)"),
+        (lambda u: np.exp(-u).astype(np.float32), "^covariance: is float32"),
+        (lambda u: np.exp(-u).tolist(), "^covariance: is list"),
+        (lambda u: np.cos(3 * u) + np.arange(u.shape[1]) * (u > 0), r"^covariance: k\(x, x'\): entry"),
+        (lambda u: (u < 1).astype(float), "^covariance: K has the eigenvalue -"),
+        (
+            lambda u: np.exp(-u) / (u < 1e3) * np.where(u.max() < 1e-6, np.nan, 1.0),
+            "^covariance: is not finite at alpha",
+        ),
     ],
 )
 def test_the_check_says_why_a_function_is_no_kernel(formula, message: str) -> None:
@@ -292,7 +295,7 @@ def test_a_gradient_that_is_no_number_is_a_failed_evaluation(
     gaussian: LatentKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that an optimiser takes a shorter step, instead of a wrong one."""
-    right = type(gaussian).between_gradient
+    right = type(gaussian).covariance_gradient
     monkeypatch.setattr(
         type(gaussian), "covariance_gradient", lambda *arguments: tuple(each * np.nan for each in right(*arguments))
     )

@@ -24,7 +24,7 @@ class Kernel(ABC):
         """Return K (m, n) between points Z (m, q) and X (n, q): K_mi = k(Z_m, X_i)."""
 
     @abstractmethod
-    def between_gradient(self, Z: Floats, X: Floats, alpha: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    def covariance_gradient(self, Z: Floats, X: Floats, alpha: Floats, weights: Floats) -> tuple[Floats, Floats]:
         """Return the derivatives of Σ_mi w_mi k(Z_m, X_i), for weights (m, n), by Z (m, q) and by alpha (q,).
 
         X may be Z itself and is held all the same: Σ_i w_mi ∂k(Z_m, X_i)/∂Z_mq and Σ_mi w_mi ∂k(Z_m, X_i)/∂α_q.

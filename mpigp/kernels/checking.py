@@ -40,7 +40,7 @@ def check(kernel: Kernel, q: int = 2, seed: int = 0, tolerance: float = 1e-6) ->
         "alpha": rng.uniform(0.3, 1.5, size=q),
     }
     _check_covariance(kernel, values, tolerance)
-    _check_gradient(kernel.covariance, kernel.between_gradient, values, ("Z", "alpha"), rng, tolerance)
+    _check_gradient(kernel.covariance, kernel.covariance_gradient, values, ("Z", "alpha"), rng, tolerance)
     if isinstance(kernel, LatentKernel):
         mu, S = values.pop("X"), rng.uniform(0.05, 0.5, size=(ROWS, q))
         values = {"Z": values["Z"], "mu": mu, "S": S, "alpha": values["alpha"]}

@@ -18,7 +18,7 @@ class Matern52(Kernel):
         a = _scaled(Z, X, alpha)
         return (1 + a + a * a / 3) * np.exp(-a)
 
-    def between_gradient(self, Z: Floats, X: Floats, alpha: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    def covariance_gradient(self, Z: Floats, X: Floats, alpha: Floats, weights: Floats) -> tuple[Floats, Floats]:
         a = _scaled(Z, X, alpha)
         by_square = weights * (1 + a) * np.exp(-a) * (-5 / 6)  # by Σ α u²
         by_Z, by_alpha = np.empty_like(Z), np.empty_like(alpha)

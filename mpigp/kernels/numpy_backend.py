@@ -100,7 +100,7 @@ class NumpyBackend(KernelBackend):
 
     def gram_gradient(self, weights: Floats, Z: Floats, alpha: Floats) -> tuple[Floats, Floats]:
         # K_mm is symmetric: what row m gives Z_m, column m gives it again.
-        by_Z, by_alpha = self.kernel.between_gradient(Z, Z, alpha, weights)
+        by_Z, by_alpha = self.kernel.covariance_gradient(Z, Z, alpha, weights)
         return 2 * by_Z, by_alpha
 
     def gradient_limits(self, points: native.Kernel, lowest: Floats, highest: Floats, weight: float) -> Floats:
@@ -140,7 +140,7 @@ class NumpyBackend(KernelBackend):
                 E = Y - A.T @ fit
                 by_K, rest = matrix @ A + psi1Y @ E.T, [A @ E]
             with np.errstate(all="ignore"):
-                by_Z, by_alpha = self.kernel.between_gradient(points.Z, X, points.alpha, by_K)
+                by_Z, by_alpha = self.kernel.covariance_gradient(points.Z, X, points.alpha, by_K)
             overflows += _add_digits(part, by_Z, by_alpha, *rest)
         return overflows
 
