@@ -1,4 +1,4 @@
-"""Functions and random numbers that every CPU rounds alike: their accuracy, their distributions, and `synth` by them."""
+"""Functions and random numbers that every CPU rounds alike: their accuracy and distributions; and `synth` by them."""
 
 from __future__ import annotations
 
