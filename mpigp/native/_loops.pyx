@@ -78,11 +78,12 @@ cdef part_t chunks_of(Kernel kernel, Rows rows, int64_t first, int64_t last, dou
     return p
 
 
-cdef part_t adding(Kernel kernel, Rows rows, tuple part, int64_t sums, int per_sum, int64_t matrices=1) except *:
+cdef part_t adding(Kernel kernel, Rows rows, part, int64_t sums, int per_sum, int64_t matrices=1) except *:
     """Return a part whose chunks add to so many sums, of one or two accumulators each."""
-    cdef int64_t[::1] accumulators = part[2]
-    cdef const double[::1] scale = part[3]
-    cdef part_t p = chunks_of(kernel, rows, part[0], part[1], part[4], rows.r.d, rows.r.groups, matrices)
+    cdef int64_t[::1] accumulators
+    cdef const double[::1] scale
+    first, last, accumulators, scale, space = part
+    cdef part_t p = chunks_of(kernel, rows, first, last, space, rows.r.d, rows.r.groups, matrices)
     expect("accumulators", (accumulators.shape[0],), (per_sum * sums,))
     check_vector("scale", scale, sums)
     p.accumulators, p.scale, p.per_sum = &accumulators[0], &scale[0], per_sum
@@ -100,7 +101,7 @@ cdef const double *whitening(Kernel kernel, const double[:, ::1] inverse) except
     return &inverse[0, 0]
 
 
-def regression_statistics(Kernel kernel not None, Rows rows not None, const double[:, ::1] inverse, tuple part not None):
+def regression_statistics(Kernel kernel not None, Rows rows not None, const double[:, ::1] inverse, part):
     """Add AAᵀ (packed lower triangle) and AY (m, d), A = L⁻¹K with `inverse` and A = K without."""
     cdef part_t p = adding(kernel, rows, part, pairs_of(kernel) + kernel.k.m * rows.r.d, 1)
     cdef const double *L_inverse = whitening(kernel, inverse)
@@ -112,7 +113,7 @@ def regression_statistics(Kernel kernel not None, Rows rows not None, const doub
 
 def regression_gradient(Kernel kernel not None, Rows rows not None, const double[:, ::1] inverse,
                         const double[:, ::1] weight, const double[:, ::1] weight_psi1Y, const double[:, ::1] fit,
-                        tuple part not None):
+                        part):
     """Add the gradients of Z (m, q) and alpha (q,) through ∂F/∂K, and with `inverse` AE (m, d).
 
     ∂F/∂K = weight A + weight_psi1Y Eᵀ, E = Y − Aᵀ fit, with `inverse`; weight K + weight_psi1Y Yᵀ without.
@@ -143,7 +144,7 @@ def regression_moments(Kernel kernel not None, Rows rows not None, int64_t first
         loops.regression_moments(&kernel.k, &rows.r, &p, &factor[0, 0], &weights[0, 0], d, &mean[0, 0], &explained[0])
 
 
-def gplvm_statistics(Kernel kernel not None, Rows rows not None, tuple part not None):
+def gplvm_statistics(Kernel kernel not None, Rows rows not None, part):
     """Add Σψ2 (packed lower triangle, without its factor of Z alone), Σψ1Y and KL (whole nats, the remainder)."""
     cdef int64_t groups = rows.r.groups, overflows
     cdef part_t p = adding(kernel, rows, part, pairs_of(kernel) * groups + kernel.k.m * rows.r.d + 2, 1, groups)
@@ -165,7 +166,7 @@ cdef int check_gplvm(Kernel kernel, Rows rows, const double[:, ::1] weight_psi2,
 
 def gplvm_gradient(Kernel kernel not None, Rows rows not None, const double[:, ::1] weight_psi2,
                    const double[:, ::1] weight_psi1Y, double[:, ::1] grad_mu, double[:, ::1] grad_S,
-                   tuple part not None):
+                   part):
     """Add the gradients of Z (m, q) and alpha (q,), and set those of mu and S (n, q) of these rows.
 
     weight_psi2 : (pairs, groups)
