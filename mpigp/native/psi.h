@@ -26,7 +26,6 @@ typedef struct {
 
 INLINE void multiply(product_t *p, vec factor)
 {
-    typedef uint64_t uvec __attribute__((vector_size(8 * LANES)));
     vec x = p->mantissa * factor;
     p->exponent += (ivec)((uvec)x >> 52) - 1023;
     p->mantissa = (vec)(((ivec)x & 0x000fffffffffffff) | 0x3ff0000000000000);
