@@ -73,8 +73,8 @@ def one_round(folder: Path, arguments: argparse.Namespace) -> Record:
         mu, S = (file[f"latent/{name}"][: arguments.peer_rows] for name in ("mu", "S"))
     given = {
         **problems.read_parameters(model),
-        "Y": standardised(model, data),
-        "Y_new": standardised(model, new)[: arguments.peer_rows],
+        "Y": standardized(model, data),
+        "Y_new": standardized(model, new)[: arguments.peer_rows],
         "other_mu": mu,
         "other_S": S,
     }
@@ -88,7 +88,7 @@ def extrapolated(one: Record, way: str, arguments: argparse.Namespace) -> float:
     return one["peer"][way]["seconds"] * arguments.rows / arguments.peer_rows
 
 
-def standardised(model: Path, data: Path) -> np.ndarray:
+def standardized(model: Path, data: Path) -> np.ndarray:
     """Return Y of a data file in the units of the model."""
     with h5py.File(model) as file, h5py.File(data) as rows:
         return (rows["Y"][()] - file["standardize/y_mean"][()]) / file["standardize/y_scale"][()]

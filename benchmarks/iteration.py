@@ -25,12 +25,12 @@ from mpi4py import MPI  # noqa: E402
 
 from benchmarks import machine, problems  # noqa: E402
 from benchmarks.problems import JITTER, Problem  # noqa: E402
-from mpigp.models import MODELS  # noqa: E402
-from mpigp.objective import Objective  # noqa: E402
-from mpigp.optimizers.lbfgs import LBFGS  # noqa: E402
-from mpigp.parameters import Globals  # noqa: E402
-from mpigp.rounds import Evaluation, Evaluator  # noqa: E402
-from mpigp.rows import Rows  # noqa: E402
+from mpigp.fit.objective import Objective  # noqa: E402
+from mpigp.fit.optimizers.lbfgs import LBFGS  # noqa: E402
+from mpigp.gp.parameters import Globals  # noqa: E402
+from mpigp.gp.statistics import MODELS  # noqa: E402
+from mpigp.mpi.evaluator import Evaluation, Evaluator  # noqa: E402
+from mpigp.mpi.rows import Rows  # noqa: E402
 
 ASKED = 1.15
 

@@ -17,7 +17,7 @@ from mpi4py import MPI
 from mpigp.experiments import peer
 from mpigp.experiments.oilflow import PEER_SECONDS, Study
 from mpigp.experiments.source import Source
-from mpigp.fingerprint import fingerprint
+from mpigp.mpi.fingerprint import fingerprint
 
 
 def main() -> None:

@@ -33,8 +33,8 @@ import h5py
 from benchmarks import machine
 from benchmarks.launch import ROOT, THREADS, figures, mpigp
 from mpigp.chunks import share
-from mpigp.hdf5 import read_rows
-from mpigp.launch import find_mpiexec, flags
+from mpigp.data.hdf5 import read_rows
+from mpigp.launch.mpiexec import find_mpiexec, flags
 
 COST, RECOVERY = 0.03, 2.0  # asked: of an iteration; seconds beside reading
 FIRST = 3  # iterations that are not counted: caches are cold

@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 
 from mpigp import __version__
 from mpigp.errors import InputError
-from mpigp.launch import BAD_INPUT, ENDED, MET, launch, tell
-from mpigp.outlet import open_outlets
-from mpigp.ranks import default_threads, launched_rank, say, world
-from mpigp.survival import can_survive
+from mpigp.launch.mpiexec import BAD_INPUT, ENDED, MET, launch, tell
+from mpigp.launch.stdio import open_outlets
+from mpigp.mpi.communicator import default_threads, launched_rank, say, world
+from mpigp.mpi.ulfm import can_survive
 
 COMMANDS = ("fit", "evaluate", "predict", "embed", "reconstruct", "report", "synth", "convert", "info", "demo",
             "experiment", "scaling", "slurm")  # fmt: skip

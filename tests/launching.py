@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mpigp.launch import find_mpiexec, flags
+from mpigp.launch.mpiexec import find_mpiexec, flags
 
 ROOT = Path(__file__).parents[1]
 KILL = 60  # seconds: several times what the slowest start takes on a busy machine, so that only a hang meets it

@@ -8,13 +8,13 @@ import numpy as np
 from mpi4py import MPI
 from problems import REGRESSION, Problem
 
-from mpigp import checkpoint
-from mpigp.fitting import Fit, Settings
-from mpigp.modelfile import Standardisation
-from mpigp.models import Model
-from mpigp.objective import Objective
-from mpigp.rounds import Evaluator
-from mpigp.rows import Rows
+from mpigp.files.model_file import Standardization
+from mpigp.fit import checkpoint
+from mpigp.fit.loop import Fit, Settings
+from mpigp.fit.objective import Objective
+from mpigp.gp.statistics import Model
+from mpigp.mpi.evaluator import Evaluator
+from mpigp.mpi.rows import Rows
 
 
 def write_model(
@@ -22,7 +22,7 @@ def write_model(
     model: Model,
     problem: Problem,
     jitter: float,
-    standardised: dict[str, Standardisation] | None = None,
+    standardized: dict[str, Standardization] | None = None,
 ) -> Path:
     """Write the model of a problem's rows at its parameters; its units become others' where `standardised` says so."""
     mu, S, Y, parameters = problem
@@ -30,5 +30,5 @@ def write_model(
     rows = Rows(MPI.COMM_SELF, len(Y), np.array(mu, order="C"), S, np.array(Y, order="C"))
     evaluator = Evaluator(MPI.COMM_SELF, model, rows, *parameters.Z.shape)
     fit = Fit(Objective(evaluator, jitter), Settings(max_iter=0), parameters)
-    checkpoint.save(str(path), MPI.COMM_SELF, fit, {"seed": 0}, standardised or {}, {})
+    checkpoint.save(str(path), MPI.COMM_SELF, fit, {"seed": 0}, standardized or {}, {})
     return path

@@ -13,10 +13,10 @@ import numpy as np
 import reference
 from mpi4py import MPI
 
-from mpigp.models import GPLVM, Inducing, Model, Regression, Summary
-from mpigp.parameters import Globals
-from mpigp.rounds import Evaluator
-from mpigp.rows import Rows
+from mpigp.gp.parameters import Globals
+from mpigp.gp.statistics import GPLVM, Inducing, Model, Regression, Statistics
+from mpigp.mpi.evaluator import Evaluator
+from mpigp.mpi.rows import Rows
 
 REGRESSION, LATENT = Regression(), GPLVM()
 GLOBALS = ("Z", "variance", "alpha", "beta")
@@ -161,12 +161,12 @@ def evaluate_on_ranks(
     return results[0]._replace(by_mu=by_mu, by_S=by_S), team.sums
 
 
-def summary_of(model: Model, problem: Problem, jitter: float) -> tuple[Summary, Inducing]:
+def summary_of(model: Model, problem: Problem, jitter: float) -> tuple[Statistics, Inducing]:
     """Return the statistics of all rows as the bound takes them, and the inducing points they belong to."""
-    seen: list[tuple[Summary, Inducing]] = []
+    seen: list[tuple[Statistics, Inducing]] = []
 
     class Watched(type(model)):
-        def summary(self, inducing: Inducing, *arguments: object) -> Summary:
+        def summary(self, inducing: Inducing, *arguments: object) -> Statistics:
             seen.append((super().summary(inducing, *arguments), inducing))
             return seen[-1][0]
 

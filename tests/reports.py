@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mpigp.cli import main
-from mpigp.phases import PHASES
+from mpigp.mpi.timers import PHASES
 
 CYCLE = 5  # labels, which follow one another row by row
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mpigp.chunks import share
-from mpigp.phases import PHASES
+from mpigp.mpi.timers import PHASES
 from mpigp.scaling.costs import Costs, Layout
 
 COSTS = Costs(per_row=1e-6, algebra=2e-4, master=8e-4, latency=2e-6, per_byte=1e-9)

@@ -14,8 +14,8 @@ import pytest
 import reference
 from problems import REGRESSION, Problem, Result, change, evaluate, make, reference_of
 
-from mpigp import models
-from mpigp.parameters import Globals
+from mpigp.gp import statistics as models
+from mpigp.gp.parameters import Globals
 
 GRADIENTS = ("Z", "alpha", "variance", "beta")
 
@@ -105,7 +105,7 @@ def test_sums_straight_from_the_kernel_keep_ten_digits_of_the_bound(width, share
     X, Z = rng.normal(size=(300, 2)), rng.normal(size=(40, 2))
     problem = Problem(X, np.empty(0), np.sin(2 * X[:, :1]), Globals(Z, 1.0, np.full(2, width**-2), 1.0))
     smallest = models.Inducing(REGRESSION.loops, Z, problem.parameters.alpha, 1e-4, 1.0).whitening.L[-1, -1]
-    problem = change(problem, beta=share * models.STRAIGHT_SUMS * smallest**2)
+    problem = change(problem, beta=share * models.MAX_COND_UNWHITENED_STATISTICS * smallest**2)
     _, values = reference_of(REGRESSION, problem, 1e-4)
     expected, _ = precise.regression(**values)
     assert evaluate(REGRESSION, *problem, 1e-4).bound == pytest.approx(expected, rel=tolerance, abs=tolerance * 300)

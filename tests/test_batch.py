@@ -14,7 +14,7 @@ import pytest
 from inputs import Inputs, write_inputs
 from launching import ROOT, Outcome, run, start
 
-from mpigp.batch import SCRIPTS, filled, template
+from mpigp.launch.slurm import SCRIPTS, filled, template
 
 OPTIONS = ["--model", "gplvm", "--latent", "2", "--inducing", "5"]
 OPEN_MPI, OLD_OPEN_MPI, MPICH = "mpiexec (Open MPI) 5.0.11", "mpirun (Open MPI) 4.1.6", "HYDRA build details:"

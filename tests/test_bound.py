@@ -17,11 +17,11 @@ from problems import (
     time_limit,
 )
 
-from mpigp.bound import group_bound
 from mpigp.chunks import chunk_count, chunk_rows
-from mpigp.rounds import LARGEST_JITTER, EvaluationFailed, Evaluator
-from mpigp.rows import Rows
-from mpigp.whitening import NotPositiveDefinite
+from mpigp.gp.bound import group_bound
+from mpigp.mpi.evaluator import LARGEST_JITTER, EvaluationFailed, Evaluator
+from mpigp.mpi.rows import Rows
+from mpigp.numerics.cholesky import NotPositiveDefinite
 
 both = pytest.mark.parametrize("model", [REGRESSION, LATENT], ids=lambda model: model.name)
 

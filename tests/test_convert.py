@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from mpigp.commands import convert as command
+from mpigp.data.tables import table
 from mpigp.errors import InputError
-from mpigp.tables import table
 
 ROWS = 23
 
@@ -230,7 +230,7 @@ def test_labels(labels: list, expected: list, classes: list | None, tmp_path: Pa
 
 
 def test_too_many_classes(tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mpigp.convert.MAX_CLASSES", 10)
+    monkeypatch.setattr("mpigp.data.convert.MAX_CLASSES", 10)
     text = "".join(f"1,name{i}\n" for i in range(20))
     assert "more than 10 different labels" in refused(csv(tmp_path, text), "-o", out, "--labels", 1)
 

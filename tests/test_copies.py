@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpigp.copies import holders
+from mpigp.fit.partner_copies import holders
 
 
 def test_every_rank_has_its_own_where_none_died():

@@ -7,9 +7,9 @@ import pytest
 from scipy.special import logsumexp
 
 from mpigp import BayesianGPLVM
-from mpigp.embedding import candidates, embed
 from mpigp.experiments import density
-from mpigp.posterior import Posterior
+from mpigp.gp.embedding import candidates, embed
+from mpigp.gp.posterior import Posterior
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

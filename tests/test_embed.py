@@ -27,7 +27,7 @@ class Oil(NamedTuple):
     def d(self) -> int:
         return self.new.shape[1]
 
-    def standardised(self, Y: np.ndarray) -> np.ndarray:
+    def standardized(self, Y: np.ndarray) -> np.ndarray:
         """Return outputs in the units of the bound."""
         return (Y - self.file["standardize/y_mean"]) / self.file["standardize/y_scale"]
 
@@ -35,13 +35,13 @@ class Oil(NamedTuple):
         """Return mean and variance of the function, standardised, both (n*, d)."""
         found = predict(self.model, **inputs)
         variance = widened(found["variance"], self.d) / self.file["standardize/y_scale"] ** 2
-        return self.standardised(found["mean"]), variance
+        return self.standardized(found["mean"]), variance
 
     def bound(self, Y: np.ndarray, mu: np.ndarray, S: np.ndarray) -> np.ndarray:
         """Return the bound of each row by its definition, ⟨log p(y | f)⟩ over what is observed, less KL(q‖p)."""
         beta = self.file["beta"]
         mean, variance = self.moments(X=mu, X_variance=S)
-        fits = 0.5 * np.log(beta / (2 * np.pi)) - beta / 2 * ((self.standardised(Y) - mean) ** 2 + variance)
+        fits = 0.5 * np.log(beta / (2 * np.pi)) - beta / 2 * ((self.standardized(Y) - mean) ** 2 + variance)
         return np.nansum(fits, axis=1) - 0.5 * (S + mu**2 - 1 - np.log(S)).sum(axis=1)
 
 
@@ -159,7 +159,7 @@ def test_the_bound_stays_below_the_evidence(oil: Oil, embedded: Row) -> None:
     mean, variance = oil.moments(X=lattice)
     total = variance + 1 / oil.file["beta"]
     constant = -0.5 * np.log(2 * np.pi * total)
-    Y = oil.standardised(oil.masked)
+    Y = oil.standardized(oil.masked)
     evidence = np.array(
         [logsumexp(prior + (constant - 0.5 * (row - mean) ** 2 / total)[:, ~np.isnan(row)].sum(1)) for row in Y]
     )
@@ -188,7 +188,7 @@ def test_training_rows_find_places_as_good_as_their_own(oil: Oil) -> None:
 
 def rmse(oil: Oil, Y: np.ndarray, wanted: np.ndarray, where: np.ndarray) -> float:
     """Return the root mean square of standardised errors over some entries."""
-    return float(np.sqrt(np.mean((oil.standardised(Y) - oil.standardised(wanted))[where] ** 2)))
+    return float(np.sqrt(np.mean((oil.standardized(Y) - oil.standardized(wanted))[where] ** 2)))
 
 
 def test_training_rows_are_reconstructed_as_well_as_they_were_learnt(oil: Oil) -> None:

@@ -7,10 +7,10 @@ import pytest
 from mpi4py import MPI
 from problems import LATENT, make
 
-from mpigp.embedding import Candidates, _Problem, candidates, embed
-from mpigp.posterior import Posterior
-from mpigp.rounds import Evaluator
-from mpigp.rows import Rows
+from mpigp.gp.embedding import Candidates, _Problem, candidates, embed
+from mpigp.gp.posterior import Posterior
+from mpigp.mpi.evaluator import Evaluator
+from mpigp.mpi.rows import Rows
 
 N, M, Q, D = 90, 8, 2, 3
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mpigp.exactsum import FINE, from_one_word, from_two_words, scale_for, to_two_words
+from mpigp.numerics.reproducible_sum import FINE, from_one_word, from_two_words, scale_for, to_two_words
 
 BOUNDS = np.array([1e-300, 3e-200, 1e-17, 0.3, 1.0, 1.5, 2.0, np.nextafter(2.0, 0), 1e8, 7e100, 1e200])
 

@@ -21,14 +21,14 @@ from mpigp.cli import main
 from mpigp.commands import experiment as command
 from mpigp.experiments.cluster import WAYS, Cluster
 from mpigp.experiments.failures import Job, Study, checked, failed, run
-from mpigp.learning import Options, begin
-from mpigp.models import GPLVM
-from mpigp.objective import Objective
-from mpigp.optimizers.gd import GradientDescent
-from mpigp.optimizers.scg import SCG
-from mpigp.parameters import Globals
-from mpigp.rounds import Evaluator
-from mpigp.rows import Rows
+from mpigp.fit.objective import Objective
+from mpigp.fit.optimizers.gd import GradientDescent
+from mpigp.fit.optimizers.scg import SCG
+from mpigp.fit.setup import Options, begin
+from mpigp.gp.parameters import Globals
+from mpigp.gp.statistics import GPLVM
+from mpigp.mpi.evaluator import Evaluator
+from mpigp.mpi.rows import Rows
 
 SELF = MPI.COMM_SELF
 N, M, Q, D, NODES = 300, 5, 2, 3, 3  # five chunks, of 64 rows: nodes of one, two and two

@@ -16,14 +16,14 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
 from mpigp.cli import main
-from mpigp.fitting import WINDOW, Fit, Settings
-from mpigp.initialise import SIGNAL_TO_NOISE, start_globals
-from mpigp.models import MODELS
-from mpigp.objective import NAMES, Objective
-from mpigp.optimizers import OPTIMIZERS
-from mpigp.parameters import Globals
-from mpigp.rounds import Evaluator
-from mpigp.rows import Rows
+from mpigp.fit.loop import WINDOW, Fit, Settings
+from mpigp.fit.objective import NAMES, Objective
+from mpigp.fit.optimizers import OPTIMIZERS
+from mpigp.fit.start.initialize import SIGNAL_TO_NOISE, start_globals
+from mpigp.gp.parameters import Globals
+from mpigp.gp.statistics import MODELS
+from mpigp.mpi.evaluator import Evaluator
+from mpigp.mpi.rows import Rows
 
 N, M, Q, D = 150, 6, 2, 3
 GLOBALS = {"Z": "Z", "alpha": "kernel/alpha", "variance": "kernel/variance", "beta": "beta"}

@@ -7,8 +7,8 @@ import pytest
 import reference
 from problems import LATENT, REGRESSION, Problem, change, evaluate, make, reference_of
 
-from mpigp import models
-from mpigp.rounds import EvaluationFailed
+from mpigp.gp import statistics as models
+from mpigp.mpi.evaluator import EvaluationFailed
 
 both = pytest.mark.parametrize("model", [REGRESSION, LATENT], ids=lambda model: model.name)
 
@@ -69,8 +69,8 @@ def test_gradients_agree_with_complex_steps(model, shape):
 @pytest.mark.parametrize(("straight", "straight_sums"), [(0.0, 0.0), (np.inf, 0.0), (np.inf, np.inf)])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_each_way_to_regressions_gradients_agrees_with_complex_steps(shape, straight, straight_sums, monkeypatch):
-    monkeypatch.setattr(models, "STRAIGHT", straight)
-    monkeypatch.setattr(models, "STRAIGHT_SUMS", straight_sums)
+    monkeypatch.setattr(models, "MAX_COND_UNWHITENED_GRADIENT", straight)
+    monkeypatch.setattr(models, "MAX_COND_UNWHITENED_STATISTICS", straight_sums)
     check(REGRESSION, make(*shape), 1e-2)
 
 

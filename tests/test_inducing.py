@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mpigp import inducing
 from mpigp.errors import InputError
-from mpigp.inducing import greedy, kmeans, random_rows
+from mpigp.fit.start import inducing
+from mpigp.fit.start.inducing import greedy, kmeans, random_rows
 
 SELF = MPI.COMM_SELF
 

@@ -10,8 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
-from mpigp import info
 from mpigp.commands import info as command
+from mpigp.data import inspect as info
 from mpigp.errors import InputError
 
 

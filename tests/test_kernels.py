@@ -22,14 +22,14 @@ from sklearn.base import clone
 import mpigp
 from mpigp.cli import execute
 from mpigp.errors import InputError
+from mpigp.gp.posterior import Posterior
+from mpigp.gp.statistics import Model, model_of
 from mpigp.kernels import Kernel, LatentKernel, WrongKernel, check
 from mpigp.kernels.matern import Matern52
-from mpigp.kernels.names import find
-from mpigp.missing import find_patterns
-from mpigp.models import Model, model_of
-from mpigp.posterior import Posterior
-from mpigp.rounds import EvaluationFailed, Evaluator
-from mpigp.rows import Rows
+from mpigp.kernels.registry import find
+from mpigp.mpi.evaluator import EvaluationFailed, Evaluator
+from mpigp.mpi.missing import find_patterns
+from mpigp.mpi.rows import Rows
 
 both = pytest.mark.parametrize("model", [REGRESSION, LATENT], ids=lambda model: model.name)
 
@@ -63,8 +63,8 @@ def test_the_kernels_pass_their_check(gaussian: LatentKernel, q: int) -> None:
     check(Matern52(), q)
 
 
-RETURNED = {"between_gradient": 2, "psi1_gradient": 4, "psi2_gradient": 4}
-MISTAKES = [(method, None) for method in ("between", "psi1", "psi2")] + [
+RETURNED = {"covariance_gradient": 2, "psi1_gradient": 4, "psi2_gradient": 4}
+MISTAKES = [(method, None) for method in ("covariance", "psi1", "psi2")] + [
     (method, place) for method, count in RETURNED.items() for place in range(count)
 ]
 
@@ -84,35 +84,38 @@ def test_the_check_finds_a_formula_that_is_off_by_a_little(
     off.__name__ = method
     monkeypatch.setattr(type(gaussian), method, off)
     where = method if place is None else f"{method}: by {('Z', 'alpha', 'mu', 'S')[place]}"
-    if method == "between":  # its gradient, which calls it, goes along, but ψ1 no longer belongs to it
+    if method == "covariance":  # its gradient, which calls it, goes along, but ψ1 no longer belongs to it
         where = "psi1"
     with pytest.raises(WrongKernel, match=rf"^{where}\b.*: entry \("):
         check(gaussian, tolerance=1e-6)
 
 
 class Wrong(Kernel):
-    """A kernel that is not one, by what `between` makes of u² (m, n)."""
+    """A kernel that is not one, by what `covariance` makes of u² (m, n)."""
 
     def __init__(self, formula) -> None:
         self.formula = formula
 
-    def between(self, Z, X, alpha):
+    def covariance(self, Z, X, alpha):
         return self.formula(np.square(Z[:, None] - X) @ alpha)
 
-    def between_gradient(self, Z, X, alpha, weights):
+    def covariance_gradient(self, Z, X, alpha, weights):
         raise NotImplementedError
 
 
 @pytest.mark.parametrize(
     ("formula", "message"),
     [
-        (lambda u: 2 * np.exp(-u), r"^between: k\(x, x\): entry .* unit variance"),
-        (lambda u: np.exp(-u).T[:2], r"^between: is float64 \(2, 5\), not an array of float64 \(5, 4\)"),
-        (lambda u: np.exp(-u).astype(np.float32), "^between: is float32"),
-        (lambda u: np.exp(-u).tolist(), "^between: is list"),
-        (lambda u: np.cos(3 * u) + np.arange(u.shape[1]) * (u > 0), r"^between: k\(x, x'\): entry"),
-        (lambda u: (u < 1).astype(float), "^between: K has the eigenvalue -"),
-        (lambda u: np.exp(-u) / (u < 1e3) * np.where(u.max() < 1e-6, np.nan, 1.0), "^between: is not finite at alpha"),
+        (lambda u: 2 * np.exp(-u), r"^covariance: k\(x, x\): entry .* unit variance"),
+        (lambda u: np.exp(-u).T[:2], r"^covariance: is float64 \(2, 5\), not an array of float64 \(5, 4\)"),
+        (lambda u: np.exp(-u).astype(np.float32), "^covariance: is float32"),
+        (lambda u: np.exp(-u).tolist(), "^covariance: is list"),
+        (lambda u: np.cos(3 * u) + np.arange(u.shape[1]) * (u > 0), r"^covariance: k\(x, x'\): entry"),
+        (lambda u: (u < 1).astype(float), "^covariance: K has the eigenvalue -"),
+        (
+            lambda u: np.exp(-u) / (u < 1e3) * np.where(u.max() < 1e-6, np.nan, 1.0),
+            "^covariance: is not finite at alpha",
+        ),
     ],
 )
 def test_the_check_says_why_a_function_is_no_kernel(formula, message: str) -> None:
@@ -151,7 +154,7 @@ def test_bound_and_gradients_are_those_of_the_compiled_kernel(model: Model, shap
 
 
 def test_regression_keeps_its_digits_at_little_noise() -> None:
-    """Where the straight way loses them (`STRAIGHT` in mpigp/models.py): against the dense n × n formula."""
+    """Where the straight way loses them (`MAX_COND_UNWHITENED_GRADIENT` in mpigp/gp/statistics.py): against the dense n × n formula."""
     Z, X = np.linspace(0, 6, 30)[:, None], np.random.default_rng(1).uniform(0, 6, size=(100, 1))
     problem = Problem(X, np.ones_like(X), np.sin(2 * X), make(1, 1, 1, 1).parameters)
     problem = change(problem, Z=Z, alpha=np.array([1 / 0.6**2]), variance=1.0, beta=1e6)
@@ -292,9 +295,9 @@ def test_a_gradient_that_is_no_number_is_a_failed_evaluation(
     gaussian: LatentKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that an optimiser takes a shorter step, instead of a wrong one."""
-    right = type(gaussian).between_gradient
+    right = type(gaussian).covariance_gradient
     monkeypatch.setattr(
-        type(gaussian), "between_gradient", lambda *arguments: tuple(each * np.nan for each in right(*arguments))
+        type(gaussian), "covariance_gradient", lambda *arguments: tuple(each * np.nan for each in right(*arguments))
     )
     with pytest.raises(EvaluationFailed, match="the gradient has no value"):
         evaluate(model_of("regression", NAME), *make(5, 2, 1, 1), 1e-6)

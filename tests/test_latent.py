@@ -8,7 +8,7 @@ from mpi4py import MPI
 
 from mpigp.chunks import chunk_count, share
 from mpigp.errors import InputError
-from mpigp.latent import COVARIANCE_COLUMNS, pca, random_latent
+from mpigp.fit.start.pca import COVARIANCE_COLUMNS, pca, random_latent
 
 SELF = MPI.COMM_SELF
 

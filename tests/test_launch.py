@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from launching import start
 
-from mpigp import launch
 from mpigp.errors import InputError
-from mpigp.launch import FORWARDED, SCHEDULED, Job, find_mpiexec, flags, without_banners
+from mpigp.launch import mpiexec as launch
+from mpigp.launch.mpiexec import FORWARDED, SCHEDULED, Job, find_mpiexec, flags, without_banners
 
 OPEN_MPI = "mpiexec (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/community/help/\n"
 MPICH = "HYDRA build details:\n    Version:                                 5.0.2\n    CC: gcc\n"

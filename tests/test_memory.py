@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from mpi4py import MPI
 
-from mpigp import memory
+from mpigp.mpi import memory
 
 GB = 10**9
 

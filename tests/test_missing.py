@@ -9,11 +9,11 @@ from mpi4py import MPI
 from problems import GLOBALS, LATENT, Problem, evaluate, make
 
 from mpigp.errors import InputError
-from mpigp.missing import Patterns, find_patterns
-from mpigp.parameters import Globals
-from mpigp.rounds import Evaluator
-from mpigp.rows import Rows
-from mpigp.standardise import standardisation
+from mpigp.fit.start.standardize import standardization
+from mpigp.gp.parameters import Globals
+from mpigp.mpi.evaluator import Evaluator
+from mpigp.mpi.missing import Patterns, find_patterns
+from mpigp.mpi.rows import Rows
 
 JITTER = 1e-6
 
@@ -117,7 +117,7 @@ def test_rows_that_all_have_everything_agree_with_the_plain_path():
 def test_standardisation_leaves_missing_entries_out():
     problem, gone = masked()
     Y = 1e3 + 5 * problem.Y
-    found, constant = standardisation(MPI.COMM_SELF, len(Y), with_holes(Y, gone), "scale")
+    found, constant = standardization(MPI.COMM_SELF, len(Y), with_holes(Y, gone), "scale")
     assert constant == []
     # Two rounded passes over the entries that are there.
     np.testing.assert_allclose(found.mean, np.nanmean(with_holes(Y, gone), axis=0), rtol=1e-14)

@@ -10,7 +10,7 @@ from modelfiles import write_model
 from problems import REGRESSION, make
 
 from mpigp.errors import InputError
-from mpigp.modelfile import VERSION, check_version, read_model
+from mpigp.files.model_file import VERSION, check_version, read_model
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mpigp.onlooker import TAG, Onlooker
+from mpigp.launch.fault_injection import TAG, FaultInjector
 
 LIMIT = 20  # seconds: only a hang meets it
 
@@ -48,7 +48,7 @@ def wait_for(condition) -> bool:
 
 def test_the_rank_is_killed_at_its_moment_and_no_other(tmp_path: Path) -> None:
     metrics = tmp_path / "metrics.jsonl"
-    with Onlooker(str(metrics), 1, 5) as onlooker, rank(0) as first, rank(1) as second:
+    with FaultInjector(str(metrics), 1, 5) as onlooker, rank(0) as first, rank(1) as second:
         tell(metrics, 4)
         time.sleep(0.2)
         assert second.poll() is None
@@ -62,7 +62,7 @@ def test_the_rank_is_killed_at_its_moment_and_no_other(tmp_path: Path) -> None:
 
 def test_without_a_victim_nobody_is_killed(tmp_path: Path) -> None:
     metrics = tmp_path / "metrics.jsonl"
-    with Onlooker(str(metrics), None, 5) as onlooker, rank(1) as process:
+    with FaultInjector(str(metrics), None, 5) as onlooker, rank(1) as process:
         tell(metrics, 9)
         time.sleep(0.2)
         assert process.poll() is None
@@ -71,7 +71,7 @@ def test_without_a_victim_nobody_is_killed(tmp_path: Path) -> None:
 
 def test_ranks_of_other_jobs_are_left_alone(tmp_path: Path) -> None:
     metrics = tmp_path / "metrics.jsonl"
-    with rank(1) as other, Onlooker(str(metrics), 1, 5) as onlooker:  # it started before, without the tag
+    with rank(1) as other, FaultInjector(str(metrics), 1, 5) as onlooker:  # it started before, without the tag
         tell(metrics, 9)
         time.sleep(0.2)
         assert other.poll() is None
@@ -81,7 +81,7 @@ def test_ranks_of_other_jobs_are_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{", '{"iteration": 9, "bou'])
 def test_half_a_record_is_none(text: str, tmp_path: Path) -> None:
     metrics = tmp_path / "metrics.jsonl"
-    with Onlooker(str(metrics), 1, 1) as onlooker, rank(1) as process:
+    with FaultInjector(str(metrics), 1, 1) as onlooker, rank(1) as process:
         metrics.write_text(text)
         time.sleep(0.1)
         assert process.poll() is None
@@ -91,7 +91,7 @@ def test_half_a_record_is_none(text: str, tmp_path: Path) -> None:
 def test_metrics_of_an_earlier_fit_are_not_taken_for_this_one(tmp_path: Path) -> None:
     metrics = tmp_path / "metrics.jsonl"
     tell(metrics, 9)
-    with Onlooker(str(metrics), 1, 5) as onlooker, rank(1) as process:
+    with FaultInjector(str(metrics), 1, 5) as onlooker, rank(1) as process:
         time.sleep(0.1)
         assert process.poll() is None
     assert onlooker.killed_at is None
@@ -99,7 +99,7 @@ def test_metrics_of_an_earlier_fit_are_not_taken_for_this_one(tmp_path: Path) ->
 
 def test_progress_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
     metrics = tmp_path / "metrics.jsonl"
-    with Onlooker(str(metrics), None, 5):
+    with FaultInjector(str(metrics), None, 5):
         tell(metrics, 7)
         time.sleep(1.2)
     assert "iteration 7  bound 1.0 nats" in capfd.readouterr().err

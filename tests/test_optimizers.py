@@ -10,24 +10,24 @@ import pytest
 from mpi4py import MPI
 from scipy.optimize import minimize, rosen, rosen_der
 
-from mpigp.optimizers import OPTIMIZERS
-from mpigp.optimizers.wolfe import CURVATURE, DECREASE, search
-from mpigp.vectors import Block, Space
+from mpigp.fit.optimizers import OPTIMIZERS
+from mpigp.fit.optimizers.wolfe import CURVATURE, DECREASE, search
+from mpigp.mpi.vectors import MultiVector, VectorSpace
 
-SPACE = Space(MPI.COMM_SELF, shared=3, segments=2, rows_local=40, width=2, chunk=16)
+SPACE = VectorSpace(MPI.COMM_SELF, shared=3, segments=2, rows_local=40, width=2, chunk=16)
 SIZE = 3 + 2 * 80
 
 
-def numbers(block: Block) -> np.ndarray:
+def numbers(block: MultiVector) -> np.ndarray:
     return np.concatenate([part.ravel() for part in block])
 
 
-def put(values: np.ndarray, block: Block) -> None:
+def put(values: np.ndarray, block: MultiVector) -> None:
     block.shared[...], block.local[...] = values[:3], values[3:].reshape(block.local.shape)
 
 
 def objective(value: Any, gradient: Any) -> Any:
-    def call(point: Block, out: Block) -> float:
+    def call(point: MultiVector, out: MultiVector) -> float:
         x = numbers(point)
         put(gradient(x), out)
         return float(value(x))
@@ -35,7 +35,7 @@ def objective(value: Any, gradient: Any) -> Any:
     return call
 
 
-def start(values: float | np.ndarray = 0.5) -> Block:
+def start(values: float | np.ndarray = 0.5) -> MultiVector:
     block = SPACE.block(1)
     put(np.broadcast_to(values, SIZE), block)
     return block
@@ -86,7 +86,7 @@ def test_every_step_lowers_the_value(name: str) -> None:
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_point_without_a_value_is_a_failed_step_and_not_a_failed_run(name: str) -> None:
-    def walled(point: Block, out: Block) -> float:
+    def walled(point: MultiVector, out: MultiVector) -> float:
         value = QUADRATIC(point, out)
         return value if np.abs(numbers(point)).max() < 1.2 else math.inf
 
@@ -107,7 +107,7 @@ def test_restored_it_goes_on_with_the_same_bits(name: str) -> None:
     whole = OPTIMIZERS[name](ROSENBROCK, SPACE, start())
     for _ in range(15):
         whole.step()
-    vectors = {key: Block(block.shared.copy(), block.local.copy()) for key, block in whole.vectors().items()}
+    vectors = {key: MultiVector(block.shared.copy(), block.local.copy()) for key, block in whole.vectors().items()}
     kept = {key: np.array(value) for key, value in whole.numbers().items()}
     for _ in range(25):
         whole.step()

@@ -21,8 +21,8 @@ from modelfiles import write_model
 from problems import LATENT, REGRESSION, Problem, change, make
 
 from mpigp.cli import execute
-from mpigp.modelfile import Standardisation
-from mpigp.models import Model
+from mpigp.files.model_file import Standardization
+from mpigp.gp.statistics import Model
 
 JITTER = 1e-4  # condition numbers up to 1e6: explicit inverses are then good to about 1e-9
 TOLERANCE = {"rtol": 1e-8, "atol": 1e-9}
@@ -74,11 +74,11 @@ def predict(
     problem: Problem,
     X: np.ndarray,
     X_variance: np.ndarray | None = None,
-    standardised: dict[str, Standardisation] | None = None,
+    standardized: dict[str, Standardization] | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return what `mpigp predict` writes: the mean (n, d), and the variances (n, 1 or d) of function and outputs."""
     new, output = folder / "new.h5", folder / "predictions.h5"
-    path = write_model(folder / "model.h5", model, problem, JITTER, standardised)
+    path = write_model(folder / "model.h5", model, problem, JITTER, standardized)
     with h5py.File(new, "w") as file:
         file["X"] = X
         if X_variance is not None:
@@ -139,13 +139,13 @@ def test_uncertain_points_are_averages_over_points(tmp_path: Path) -> None:
 def test_in_the_units_of_the_data(model: Model, tmp_path: Path) -> None:
     problem = make(100, 12, 2, 2)
     X, _ = new_points(2)
-    x, y = Standardisation(np.array([3.0, -1.0]), np.array([0.5, 4.0])), Standardisation(
+    x, y = Standardization(np.array([3.0, -1.0]), np.array([0.5, 4.0])), Standardization(
         np.array([10.0, -2.0]), np.array([7.0, 0.1])
     )  # fmt: skip
     mean, variance = textbook(model, problem, JITTER).predict(X)
     inputs = {"x": x} if model.name == REGRESSION.name else {}  # latent points have no other units
     given = X * x.scale + x.mean if inputs else X
-    found = predict(tmp_path, model, problem, given, standardised={**inputs, "y": y})
+    found = predict(tmp_path, model, problem, given, standardized={**inputs, "y": y})
     noise = 1 / problem.parameters.beta
     np.testing.assert_allclose(found[0], mean * y.scale + y.mean, **TOLERANCE)
     np.testing.assert_allclose(found[1], variance * y.scale**2, **TOLERANCE)

@@ -12,8 +12,8 @@ from modelfiles import write_model
 from problems import Problem
 
 from mpigp.cli import execute
-from mpigp.models import MODELS
-from mpigp.parameters import Globals
+from mpigp.gp.parameters import Globals
+from mpigp.gp.statistics import MODELS
 
 CASES = {case["model"]: case for case in json.loads((Path(__file__).parent / "recorded/predictions.json").read_text())}
 RECORDED = [

@@ -8,7 +8,7 @@ import h5py
 import pytest
 from mpi4py import MPI
 
-from mpigp.provenance import LONGEST, provenance
+from mpigp.files.provenance import LONGEST, provenance
 
 
 @pytest.mark.parametrize("command", ["mpigp fit data.h5", "mpigp fit β.h5", "mpigp fit \udcff.h5", "x" * 100_000])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mpigp.errors import InputError
-from mpigp.ranks import check_connected, default_threads, described, launched_rank
+from mpigp.mpi.communicator import check_connected, default_threads, described, launched_rank
 
 
 @pytest.mark.parametrize(

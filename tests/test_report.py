@@ -18,7 +18,7 @@ from reports import CYCLE, Page, read_page, report, write_gplvm, write_regressio
 
 from mpigp.cli import main
 from mpigp.commands import report as command
-from mpigp.phases import PHASES
+from mpigp.mpi.timers import PHASES
 from mpigp.report.fitted import ITERATIONS
 from mpigp.report.markup import number
 from mpigp.report.thinning import BLOCK, MOST, evenly, thinned

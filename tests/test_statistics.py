@@ -9,7 +9,7 @@ import pytest
 import reference
 from problems import LATENT, REGRESSION, Problem, change, evaluate, make, summary_of
 
-from mpigp import models
+from mpigp.gp import statistics as models
 
 JITTER = 1e-3  # whitening is undone below: a well-conditioned one loses nothing
 SHAPES = [(1, 1, 1, 1), (1, 4, 2, 1), (7, 3, 1, 2), (64, 5, 2, 3), (65, 8, 1, 1), (130, 9, 2, 2), (257, 13, 2, 1)]
@@ -88,7 +88,7 @@ def test_inputs_without_variance_give_the_kernel(shape):
 @pytest.mark.parametrize("straight_sums", [0.0, np.inf])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_regression_sums_the_kernel_itself(shape, straight_sums, monkeypatch):
-    monkeypatch.setattr(models, "STRAIGHT_SUMS", straight_sums)
+    monkeypatch.setattr(models, "MAX_COND_UNWHITENED_STATISTICS", straight_sums)
     n = shape[0]
     problem = make(*shape)
     K = reference.kernel(problem.parameters.Z, problem.mu, 1.0, problem.parameters.alpha)

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mpigp.bound import Group
 from mpigp.chunks import Share, chunk_rows
+from mpigp.data.streams import BLOCK_BYTES, Stream, block_rows, blocks
 from mpigp.errors import InputError
-from mpigp.fingerprint import fingerprint
-from mpigp.inducing import greedy, kmeans, random_rows
-from mpigp.latent import pca
-from mpigp.rows import Rows
-from mpigp.standardise import standardisation
-from mpigp.streams import BLOCK_BYTES, Stream, block_rows, blocks
+from mpigp.fit.start.inducing import greedy, kmeans, random_rows
+from mpigp.fit.start.pca import pca
+from mpigp.fit.start.standardize import standardization
+from mpigp.gp.bound import Group
+from mpigp.mpi.fingerprint import fingerprint
+from mpigp.mpi.rows import Rows
 
 SELF = MPI.COMM_SELF
 N, D = 1009, 3
@@ -108,7 +108,7 @@ def test_damage_on_the_way_is_no_bad_input(file: h5py.File) -> None:
 def test_all_before_the_iterations_has_the_same_bits(file: h5py.File, name: str) -> None:
     def everything(rows: np.ndarray | Stream) -> list[object]:
         found: list[object] = [fingerprint(SELF, 0, None, rows)]
-        how, constant = standardisation(SELF, N, rows, "scale")
+        how, constant = standardization(SELF, N, rows, "scale")
         how.apply(rows)
         alpha = np.linspace(0.2, 1.5, D)
         arrays = [*how, greedy(SELF, N, 0, rows, 9, alpha), kmeans(SELF, N, 0, rows, 9, 1),

@@ -11,8 +11,8 @@ import h5py
 import numpy as np
 import pytest
 
-from mpigp import synth
 from mpigp.commands import synth as command
+from mpigp.data import synth
 from mpigp.errors import InputError
 
 REAL = Path(__file__).parents[2] / "shared" / "data" / "oilflow.h5"

@@ -8,24 +8,24 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from mpigp.exactsum import DIGITS, LEAST_EXPONENT, from_digits, to_digits
-from mpigp.vectors import Block, Space
+from mpigp.mpi.vectors import MultiVector, VectorSpace
+from mpigp.numerics.reproducible_sum import DIGITS, LEAST_EXPONENT, from_digits, to_digits
 
 
-def filled(space: Space, count: int, seed: int) -> Block:
+def filled(space: VectorSpace, count: int, seed: int) -> MultiVector:
     block, rng = space.block(count), np.random.default_rng(seed)
     block.shared[...] = rng.normal(size=block.shared.shape)
     block.local[...] = rng.normal(size=block.local.shape)
     return block
 
 
-def flat(block: Block) -> np.ndarray:
+def flat(block: MultiVector) -> np.ndarray:
     return np.concatenate([block.shared, block.local.reshape(len(block.shared), -1)], axis=1)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 64, 200])
 def test_dot_products_are_those_of_the_whole_vectors(rows: int) -> None:
-    space = Space(MPI.COMM_SELF, shared=5, segments=2, rows_local=rows, width=3, chunk=64)
+    space = VectorSpace(MPI.COMM_SELF, shared=5, segments=2, rows_local=rows, width=3, chunk=64)
     left, right = filled(space, 2, 0), filled(space, 4, 1)
     one, other = space.dots([(left, right), (right, right)])
     np.testing.assert_allclose(one, flat(left) @ flat(right).T, rtol=1e-13, atol=1e-13)
@@ -33,7 +33,7 @@ def test_dot_products_are_those_of_the_whole_vectors(rows: int) -> None:
 
 
 def test_a_combination_is_the_sum_of_its_vectors() -> None:
-    space = Space(MPI.COMM_SELF, shared=5, segments=2, rows_local=100, width=3, chunk=64)
+    space = VectorSpace(MPI.COMM_SELF, shared=5, segments=2, rows_local=100, width=3, chunk=64)
     vectors, out = filled(space, 4, 0), space.block(1)
     c = np.array([1.0, -2.0, 0.5, 3.0])
     space.combine(c, vectors, out)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mpigp.kernels.rbf import RBF
-from mpigp.whitening import NotPositiveDefinite, whiten
+from mpigp.numerics.cholesky import NotPositiveDefinite, whiten
 
 
 @pytest.fixture

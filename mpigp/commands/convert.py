@@ -10,10 +10,10 @@ import h5py
 import numpy as np
 from tqdm import tqdm
 
-from mpigp.atomic import check_writable, replacing
-from mpigp.convert import assign, write
+from mpigp.data.convert import assign, write
+from mpigp.data.tables import FORMATS, open_table
 from mpigp.errors import InputError
-from mpigp.tables import FORMATS, open_table
+from mpigp.files.atomic import check_writable, replacing
 
 SUMMARY = "a data file from CSV, NPY, NPZ or Parquet, of any size"
 PARALLEL = False

@@ -16,8 +16,8 @@ import h5py
 
 from mpigp import cli
 from mpigp.errors import InputError
-from mpigp.launch import find_mpiexec, launch, mpi_version, outlives
-from mpigp.onlooker import Onlooker
+from mpigp.launch.fault_injection import FaultInjector
+from mpigp.launch.mpiexec import find_mpiexec, launch, mpi_version, outlives
 
 SUMMARY = "a tour: oil-flow data, a GPLVM of them on two ranks of which one is killed, and a report"
 PARALLEL = False
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     if not survives:
         plan = "This MPI ends the whole job when a rank dies, so none is killed; Open MPI ≥ 5 outlives it."
     say(f"A GPLVM of them, on two ranks. {plan}")
-    with Onlooker(metrics, VICTIM if survives else None, MOMENT) as onlooker:
+    with FaultInjector(metrics, VICTIM if survives else None, MOMENT) as onlooker:
         step(2, [*learn, "-o", model, "--metrics", metrics], model)
     left = ranks_left(model)
     say(outcome(onlooker.killed_at, left))

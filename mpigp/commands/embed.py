@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mpigp import results
-from mpigp.atomic import check_writable
 from mpigp.chunks import share
-from mpigp.embedding import Candidates, embed, read_candidates
+from mpigp.data.hdf5 import dataset, read_rows, reading
 from mpigp.errors import InputError
-from mpigp.hdf5 import dataset, read_rows, reading
-from mpigp.posterior import Posterior
-from mpigp.ranks import together
-
-if TYPE_CHECKING:
-    from mpi4py.MPI import Comm
-
-Floats = NDArray[np.float64]
+from mpigp.files import results
+from mpigp.files.atomic import check_writable
+from mpigp.gp.embedding import Candidates, embed, read_candidates
+from mpigp.gp.posterior import Posterior
+from mpigp.mpi.communicator import raise_on_all_ranks
+from mpigp.types import Comm, Floats
 
 SUMMARY = "find latent points for new rows (GPLVM)"
 PARALLEL = True
@@ -57,7 +50,7 @@ def say(arguments: argparse.Namespace, comm: Comm, n: int, seconds: float, done:
 
 def read(arguments: argparse.Namespace, comm: Comm) -> tuple[int, Posterior, Candidates, Floats]:
     """Return the number of rows, the model as embedding takes it, and this rank's Y, with its NaN."""
-    with together(comm):
+    with raise_on_all_ranks(comm):
         if comm.rank == 0:
             check_writable(arguments.output, arguments.model, arguments.new)
         with reading(arguments.model) as file:

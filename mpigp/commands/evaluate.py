@@ -6,30 +6,36 @@ import argparse
 import statistics
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mpigp import memory, native
-from mpigp.atomic import check_writable, replacing
+from mpigp import native
 from mpigp.chunks import Share
-from mpigp.data import DataSets, find
+from mpigp.data.datasets import DataSets, find
+from mpigp.data.hdf5 import reading
+from mpigp.data.streams import Columns
 from mpigp.errors import InputError
-from mpigp.hdf5 import reading
-from mpigp.modelfile import read_globals, read_jitter, read_latent, read_model, read_model_name, read_standardisation
-from mpigp.models import Model, model_of
-from mpigp.parameters import Globals
-from mpigp.provenance import by_rank, cpu, versions
-from mpigp.ranks import gather_rows, together
-from mpigp.results import write_rows
-from mpigp.rounds import Evaluation, EvaluationFailed, Evaluator
-from mpigp.rows import Rows
-from mpigp.streams import Columns
-
-if TYPE_CHECKING:
-    from mpi4py.MPI import Comm
+from mpigp.files.atomic import check_writable, replacing
+from mpigp.files.model_file import (
+    read_globals,
+    read_jitter,
+    read_latent,
+    read_model,
+    read_model_name,
+    read_standardization,
+)
+from mpigp.files.provenance import by_rank, cpu, versions
+from mpigp.files.results import write_rows
+from mpigp.gp.parameters import Globals
+from mpigp.gp.statistics import Model, model_of
+from mpigp.mpi import memory
+from mpigp.mpi.communicator import gather_rows, raise_on_all_ranks
+from mpigp.mpi.evaluator import Evaluation, EvaluationFailed, Evaluator
+from mpigp.mpi.rows import Rows
+from mpigp.types import Comm
 
 SUMMARY = "the bound and all its gradients at given parameters, and the seconds that takes"
 PARALLEL = True
@@ -75,7 +81,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
 
 def evaluate(arguments: argparse.Namespace, comm: Comm, files: ExitStack) -> dict[str, Any]:
     """Do so with `files` that are to be closed at the end."""
-    with together(comm):
+    with raise_on_all_ranks(comm):
         if arguments.repeat < 0:
             raise InputError(f"--repeat: is {arguments.repeat}: give a number of evaluations ≥ 0")
         if arguments.jitter is not None and not arguments.jitter >= 0:
@@ -90,7 +96,7 @@ def evaluate(arguments: argparse.Namespace, comm: Comm, files: ExitStack) -> dic
     numbers = d + (q if sets.X is not None else 4 * q)  # X, or mu, S and their gradients
     share = sets.share(comm)
     choice = memory.choose(comm, arguments.rows_in_memory, 8 * share.rows * numbers)
-    with together(comm):
+    with raise_on_all_ranks(comm):
         mu, S, Y = read(params, sets, share, q, choice.stream)
     if not choice.stream:
         files.close()
@@ -187,17 +193,17 @@ def read(
         )
     latent = read_latent(params, sets.n, q, *share) if sets.X is None else None
     X, Y = sets.rows(share, stream)
-    Y = standardised(params, "y", Y)
+    Y = standardized(params, "y", Y)
     if latent is not None:
         return *latent, Y
     assert X is not None
-    return standardised(params, "x", X), None, Y
+    return standardized(params, "x", X), None, Y
 
 
-def standardised(params: h5py.File, column: str, values: Columns) -> Columns:
+def standardized(params: h5py.File, column: str, values: Columns) -> Columns:
     """Take rows to the model's units, where the parameter file says how."""
-    standardisation = read_standardisation(params, column, values.shape[1])
-    return values if standardisation is None else standardisation.apply(values)
+    standardization = read_standardization(params, column, values.shape[1])
+    return values if standardization is None else standardization.apply(values)
 
 
 def write(path: str, comm: Comm, evaluation: Evaluation, rows: Rows) -> None:

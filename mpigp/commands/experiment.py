@@ -18,12 +18,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mpigp.atomic import check_writable, replacing
 from mpigp.errors import InputError
 from mpigp.experiments import failures
 from mpigp.experiments.source import Source
-from mpigp.provenance import provenance
-from mpigp.ranks import connected, together
+from mpigp.files.atomic import check_writable, replacing
+from mpigp.files.provenance import provenance
+from mpigp.mpi.communicator import connected, raise_on_all_ranks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -122,7 +122,7 @@ def run(arguments: argparse.Namespace, comm: Comm | None) -> dict[str, Any]:
     began = time.perf_counter()
     kind, folder = arguments.kind, Path(arguments.output)
     module, source = MODULES[kind], Source(arguments.data, arguments.rows, arguments.y)
-    with nullcontext() if comm is None else together(comm):
+    with nullcontext() if comm is None else raise_on_all_ranks(comm):
         study = study_of(arguments)
         if comm is None or comm.rank == 0:
             check_output(kind, folder, arguments.data)

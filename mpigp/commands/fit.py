@@ -8,32 +8,31 @@ import os
 import time
 from contextlib import ExitStack, closing
 from dataclasses import MISSING, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from mpigp import checkpoint, memory
-from mpigp.alarms import Alarms
-from mpigp.atomic import Stamp, check_writable, discard_parts, stamp
-from mpigp.copies import Keeper, restore
-from mpigp.data import find
+from mpigp.data.datasets import find
+from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
-from mpigp.fitting import Fit
-from mpigp.forecast import dry_run, row_numbers
-from mpigp.hdf5 import reading
-from mpigp.heartbeat import Heartbeat
-from mpigp.launch import BAD_INPUT, STOPPED
-from mpigp.learning import CHOICES, Learning, Options, prepare
-from mpigp.missing import EmptyColumn
-from mpigp.objective import NAMES
-from mpigp.parameters import effective_dimensions
-from mpigp.progress import Progress, keep_records, output
-from mpigp.provenance import provenance
-from mpigp.ranks import peak_memory, say, together
-from mpigp.survival import can_survive, confirm, is_failure, survivors
-
-if TYPE_CHECKING:
-    from mpi4py.MPI import Comm
+from mpigp.files.atomic import Stamp, check_writable, discard_parts, stamp
+from mpigp.files.provenance import provenance
+from mpigp.fit import checkpoint
+from mpigp.fit.dry_run import dry_run, row_numbers
+from mpigp.fit.loop import Fit
+from mpigp.fit.objective import NAMES
+from mpigp.fit.partner_copies import PartnerCheckpoints, restore
+from mpigp.fit.progress import Progress, keep_records, output
+from mpigp.fit.setup import CHOICES, Options, PreparedFit, prepare
+from mpigp.fit.stopping import StopRequests
+from mpigp.gp.parameters import effective_dimensions
+from mpigp.launch.mpiexec import BAD_INPUT, STOPPED
+from mpigp.mpi import memory
+from mpigp.mpi.communicator import peak_memory, raise_on_all_ranks, say
+from mpigp.mpi.heartbeat import Heartbeat
+from mpigp.mpi.missing import EmptyColumn
+from mpigp.mpi.ulfm import can_survive, confirm, is_failure, survivors
+from mpigp.types import Comm
 
 SUMMARY = "learn a model from data"
 PARALLEL = True
@@ -107,8 +106,8 @@ def seconds(text: str) -> float:
 
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     """Learn; when ranks die on the way, go on with those that are left."""
-    alarms = Alarms(comm, arguments.time_limit, arguments.checkpoint_every[1])
-    keeper = Keeper() if arguments.on_failure == "recover" and can_survive() else None
+    alarms = StopRequests(comm, arguments.time_limit, arguments.checkpoint_every[1])
+    keeper = PartnerCheckpoints() if arguments.on_failure == "recover" and can_survive() else None
     failure = Failure(stamp(arguments.output))
     with ExitStack() as stack:
         heartbeat: Heartbeat | None = None
@@ -171,8 +170,8 @@ def learn(
     arguments: argparse.Namespace,
     comm: Comm,
     files: ExitStack,
-    alarms: Alarms,
-    keeper: Keeper | None,
+    alarms: StopRequests,
+    keeper: PartnerCheckpoints | None,
     failure: Failure,
 ) -> dict[str, Any]:
     """Read, initialise or take up, iterate, save.
@@ -181,7 +180,7 @@ def learn(
     keeper : has the copies to go on from, where ranks were lost before; None where none are to be kept
     """
     every = arguments.checkpoint_every[0]
-    with together(comm):
+    with raise_on_all_ranks(comm):
         options = options_of(arguments)
         if comm.rank == 0:
             inputs = [arguments.data, *([arguments.init] if os.path.isfile(arguments.init) else [])]
@@ -200,7 +199,7 @@ def learn(
     asked = "all" if options.missing else arguments.rows_in_memory
     copies = keeper is not None and comm.size > 1
     choice = memory.choose(comm, asked, 8 * share.rows * row_numbers(options, q, d, copies))
-    with together(comm):
+    with raise_on_all_ranks(comm):
         X, Y = sets.rows(share, choice.stream, options.missing)
     if not choice.stream:
         files.close()
@@ -218,7 +217,7 @@ def learn(
     if held is not None and keeper is not None and keeper.copy is not None:
         restore(comm, fit, keeper.copy, held)
     elif saved:
-        with together(comm), reading(arguments.output) as file:
+        with raise_on_all_ranks(comm), reading(arguments.output) as file:
             checkpoint.check(file, learning.identity)
             checkpoint.load(file, fit, share)
     if keeper is not None and held is not None:
@@ -243,7 +242,7 @@ def learn(
         def told(fit: Fit) -> None:
             progress(fit)
             if (every and fit.iteration % every == 0) or alarms.due():
-                checkpoint.save(arguments.output, comm, fit, learning.identity, learning.standardised, made)
+                checkpoint.save(arguments.output, comm, fit, learning.identity, learning.standardized, made)
             if keeper is not None:
                 keeper.refresh(comm, fit)
 
@@ -257,7 +256,7 @@ def learn(
         alarms.begin()
         fit.run(alarm, told)
         progress.end()
-    checkpoint.save(arguments.output, comm, fit, learning.identity, learning.standardised, made)
+    checkpoint.save(arguments.output, comm, fit, learning.identity, learning.standardized, made)
     most = peak_memory(comm)
     confirm(comm)  # so that all ranks end here, or none
     figures = report(arguments, comm, learning, bool(interrupted))
@@ -284,7 +283,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
     return options
 
 
-def report(arguments: argparse.Namespace, comm: Comm, learning: Learning, interrupted: bool) -> dict[str, Any]:
+def report(arguments: argparse.Namespace, comm: Comm, learning: PreparedFit, interrupted: bool) -> dict[str, Any]:
     """Say how it ended, and return the figures."""
     fit = learning.fit
     parameters = fit.objective.parameters(fit.optimizer.point)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mpigp.info import describe
+from mpigp.data.inspect import describe
 
 SUMMARY = "what a data, model, result or gradient file holds"
 PARALLEL = False

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
 
-from mpigp import results
-from mpigp.atomic import check_writable
 from mpigp.chunks import Share, share
+from mpigp.data.hdf5 import dataset, read_rows, reading
 from mpigp.errors import InputError
-from mpigp.hdf5 import dataset, read_rows, reading
-from mpigp.posterior import JOINT_ROWS, Posterior
-from mpigp.ranks import together
-from mpigp.scores import scores
-
-if TYPE_CHECKING:
-    from mpi4py.MPI import Comm
-
-Floats = NDArray[np.float64]
+from mpigp.files import results
+from mpigp.files.atomic import check_writable
+from mpigp.gp.posterior import JOINT_ROWS, Posterior
+from mpigp.mpi.communicator import raise_on_all_ranks
+from mpigp.mpi.scores import scores
+from mpigp.types import Comm, Floats
 
 SUMMARY = "predict outputs at new inputs"
 PARALLEL = True
@@ -44,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     """Read, predict, score, write."""
-    with together(comm):
+    with raise_on_all_ranks(comm):
         if arguments.samples < 0:
             raise InputError(f"--samples: is {arguments.samples}: give a number of draws ≥ 0")
         if arguments.seed < 0:

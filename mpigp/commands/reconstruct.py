@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mpigp import results
 from mpigp.commands import embed
-from mpigp.embedding import reconstruct
-
-if TYPE_CHECKING:
-    from mpi4py.MPI import Comm
+from mpigp.files import results
+from mpigp.gp.embedding import reconstruct
+from mpigp.types import Comm
 
 SUMMARY = "fill in missing entries of rows (GPLVM)"
 PARALLEL = True

@@ -9,10 +9,10 @@ from typing import Any
 
 import h5py
 
-from mpigp.atomic import check_writable, replacing
-from mpigp.data import find
+from mpigp.data.datasets import find
+from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
-from mpigp.hdf5 import reading
+from mpigp.files.atomic import check_writable, replacing
 from mpigp.report.contents import Report
 from mpigp.report.fitted import Fitted, read_fitted
 from mpigp.report.labels import Labels, find_labels, read_labels
@@ -95,7 +95,7 @@ def compare(
                     "like those it was learnt from"
                 )
         if learnt:
-            from mpigp.posterior import Posterior
+            from mpigp.gp.posterior import Posterior
 
             return None, predictions(Posterior.read(model), data)
         assert fitted.latent is not None

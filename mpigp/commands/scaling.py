@@ -10,13 +10,13 @@ import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mpigp.atomic import check_writable, replacing
 from mpigp.commands.report import check_pictures
 from mpigp.errors import InputError
-from mpigp.models import MODELS
-from mpigp.ranks import SIZE_VARIABLES, say, together
+from mpigp.files.atomic import check_writable, replacing
+from mpigp.gp.statistics import MODELS
+from mpigp.mpi.communicator import SIZE_VARIABLES, raise_on_all_ranks, say
 from mpigp.scaling import study
 from mpigp.scaling.forecast import forecast
 from mpigp.scaling.interconnects import NETWORKS, Interconnect, checked, find_interconnect
@@ -25,9 +25,7 @@ from mpigp.scaling.probe import probe
 from mpigp.scaling.problem import Problem, find_problem
 from mpigp.scaling.running import RunFailed
 from mpigp.scaling.summary import markdown, summary
-
-if TYPE_CHECKING:
-    from mpi4py.MPI import Comm
+from mpigp.types import Comm
 
 SUMMARY = "strong- and weak-scaling studies: run or submit, report, model"
 
@@ -112,7 +110,7 @@ def own_options(arguments: argparse.Namespace, kind: str) -> dict[str, Any]:
 
 def run_probe(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     """Measure latency and bandwidth between ranks."""
-    with together(comm):
+    with raise_on_all_ranks(comm):
         own_options(arguments, "probe")
         if arguments.path is not None:
             raise InputError(f"{arguments.path}: a probe reads nothing: leave it out")

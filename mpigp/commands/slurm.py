@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mpigp import batch
-from mpigp.atomic import check_writable, replacing
 from mpigp.commands import fit
-from mpigp.data import find
+from mpigp.data.datasets import find
+from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
-from mpigp.hdf5 import reading
+from mpigp.files.atomic import check_writable, replacing
+from mpigp.launch import slurm as batch
 
 SUMMARY = "write, and submit, the batch script of a fit for Slurm"
 PARALLEL = False

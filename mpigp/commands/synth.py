@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from mpigp import synth
-from mpigp.atomic import check_writable, replacing
+from mpigp.data import synth
 from mpigp.errors import InputError
+from mpigp.files.atomic import check_writable, replacing
 
 SUMMARY = "synthetic data of any size: three-phase oil flow, or a smooth random function with noise"
 PARALLEL = False

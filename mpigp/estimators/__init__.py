@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
+from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
 from mpigp.estimators.gplvm import BayesianGPLVM
 from mpigp.estimators.regression import SparseGPRegression
-from mpigp.hdf5 import reading
-from mpigp.modelfile import read_model
-
-if TYPE_CHECKING:
-    from mpi4py.MPI import Comm
+from mpigp.files.model_file import read_model
+from mpigp.types import Comm
 
 __all__ = ["BayesianGPLVM", "SparseGPRegression", "load"]
 

@@ -9,33 +9,30 @@ import os
 import warnings
 from dataclasses import fields
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import h5py
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
+from mpigp.data.hdf5 import dataset
 from mpigp.errors import InputError
-from mpigp.hdf5 import dataset
-from mpigp.learned import Learned
-from mpigp.learning import Options, prepare
-from mpigp.modelfile import read_globals, read_model
-from mpigp.posterior import Posterior
-from mpigp.progress import Progress, output
-from mpigp.provenance import provenance
-from mpigp.ranks import default_threads, script_world, together
-from mpigp.sources import own_rows
-from mpigp.trace import Trace
+from mpigp.estimators.learned import FittedModel
+from mpigp.estimators.sources import own_rows
+from mpigp.files.model_file import read_globals, read_model
+from mpigp.files.provenance import provenance
+from mpigp.fit.progress import Progress, output
+from mpigp.fit.setup import Options, prepare
+from mpigp.fit.trace import Trace
+from mpigp.gp.posterior import Posterior
+from mpigp.mpi.communicator import default_threads, raise_on_all_ranks, script_world
+from mpigp.types import Comm, Floats
 
-if TYPE_CHECKING:
-    from mpi4py.MPI import Comm
-
-Floats = NDArray[np.float64]
 Data: TypeAlias = ArrayLike | h5py.Dataset
 
 HERE = ("comm", "threads", "verbose")  # parameters of this process, not of the model
@@ -96,14 +93,14 @@ class Estimator(BaseEstimator):
             columns = math.prod(Y.shape[1:])  # spelled out, because a rank may have no rows
             learning = prepare(comm, len(Y), part, own_X, own_Y.reshape(len(own_Y), columns), options)
             learning.fit.run(lambda: "", progress)
-            learned = Learned.of(comm, learning, made)
+            learned = FittedModel.of(comm, learning, made)
         progress.end()
         self._take(learned)
         if comm.rank == 0 and self.n_iter_ >= self.max_iter:
             warnings.warn(f"stopped after max_iter={self.max_iter} iterations: the bound may not have converged yet",
                           ConvergenceWarning, stacklevel=3)  # fmt: skip
 
-    def _take(self, learned: Learned) -> None:
+    def _take(self, learned: FittedModel) -> None:
         """Set the attributes of a learned model."""
         self._learned = learned
         with learned.open() as file:
@@ -124,7 +121,7 @@ class Estimator(BaseEstimator):
         comm = self._comm()
         given = {name: value for name, value in self.get_params(deep=False).items() if name not in HERE}
         given |= {"fixed": list(self.fixed)}
-        with together(comm), self._learned.open() as file:
+        with raise_on_all_ranks(comm), self._learned.open() as file:
             given |= {"random_state": int(file.attrs["seed"])}
             if comm.rank == 0:
                 self._learned.write(path, estimator=json.dumps(given), **self._attributes())
@@ -141,7 +138,7 @@ class Estimator(BaseEstimator):
         estimator = cls(comm=comm)
         known = {name: value for name, value in given.items() if name in estimator.get_params(deep=False)}
         estimator.set_params(**known | {"fixed": tuple(known["fixed"])})
-        estimator._take(Learned.read(file))
+        estimator._take(FittedModel.read(file))
         return estimator
 
 

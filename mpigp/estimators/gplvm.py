@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import h5py
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from mpigp.embedding import Candidates, Embedding, candidates, embed, reconstruct
+from mpigp.data.hdf5 import dataset
 from mpigp.estimators.estimator import EXPECTED, Data, Estimator, Floats, for_each_output
-from mpigp.hdf5 import dataset
-from mpigp.learned import Learned
-from mpigp.learning import Options
-from mpigp.sources import over_rows
-
-if TYPE_CHECKING:
-    from mpi4py.MPI import Comm
+from mpigp.estimators.learned import FittedModel
+from mpigp.estimators.sources import over_rows
+from mpigp.fit.setup import Options
+from mpigp.gp.embedding import Candidates, Embedding, candidates, embed, reconstruct
+from mpigp.types import Comm
 
 
 class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
@@ -191,7 +189,7 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
     def _candidates(self) -> Candidates:
         return candidates(self.embedding_, self.embedding_variance_)
 
-    def _take(self, learned: Learned) -> None:
+    def _take(self, learned: FittedModel) -> None:
         super()._take(learned)
         self.n_features_in_, self._n_features_out = self.posterior_.d, self.posterior_.q
         self.embedding_, self.embedding_variance_ = learned.latent["mu"], learned.latent["S"]

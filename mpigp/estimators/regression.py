@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import h5py
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
+from mpigp.data.hdf5 import dataset
 from mpigp.estimators.estimator import EXPECTED, Data, Estimator, for_each_output
-from mpigp.hdf5 import dataset
-from mpigp.learned import Learned
-from mpigp.learning import Options
-from mpigp.sources import over_rows
-
-if TYPE_CHECKING:
-    from mpi4py.MPI import Comm
+from mpigp.estimators.learned import FittedModel
+from mpigp.estimators.sources import over_rows
+from mpigp.fit.setup import Options
+from mpigp.types import Comm
 
 
 class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
@@ -55,7 +53,7 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
     bound_ : the evidence lower bound, in nats; NaN where no iteration was made
     n_iter_ : iterations made
     trace_ : bound, gradient_norm, seconds and evaluations, one entry per iteration
-    posterior_ : mpigp.posterior.Posterior, what predictions come from
+    posterior_ : mpigp.gp.posterior.Posterior, what predictions come from
     n_features_in_, feature_names_in_ : of the X seen by `fit`; the names where it had some
 
     Examples
@@ -149,7 +147,7 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
     def _attributes(self) -> dict[str, int]:
         return {"y_ndim": 1 if self._flat else 2}
 
-    def _take(self, learned: Learned) -> None:
+    def _take(self, learned: FittedModel) -> None:
         super()._take(learned)
         self.n_features_in_ = self.posterior_.q
         with learned.open() as file:

@@ -14,25 +14,19 @@ The mu and S of a node that failed have a gradient of zero, unless its chunks ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpigp import native
-from mpigp.bound import Group
-from mpigp.exactsum import from_one_word, from_two_words
-from mpigp.models import GPLVM, Inducing, Summary, Weights
-from mpigp.parameters import Globals
-from mpigp.rounds import Evaluator, Master
-from mpigp.rows import Rows
-from mpigp.workers import Part
-
-if TYPE_CHECKING:
-    from mpi4py.MPI import Comm
-
-Floats = NDArray[np.float64]
-Words = NDArray[np.int64]
+from mpigp.gp.bound import Group
+from mpigp.gp.parameters import Globals
+from mpigp.gp.statistics import GPLVM, Adjoints, Inducing, Statistics
+from mpigp.mpi.evaluator import Evaluator, Master
+from mpigp.mpi.rows import Rows
+from mpigp.numerics.reproducible_sum import from_one_word, from_two_words
+from mpigp.numerics.threads import Part
+from mpigp.types import Comm, Floats, Words
 
 WAYS = ("drop", "rescale", "stale", "recover")
 
@@ -54,7 +48,7 @@ class Message(NamedTuple):
     """What a node sent in an evaluation, as it was sent: its words of both rounds, and what they are read with."""
 
     inducing: Inducing
-    weights: Weights
+    weights: Adjoints
     scale: Floats
     first: Words
     second: Words
@@ -138,7 +132,7 @@ class Cluster(Evaluator):
             0, lambda part: self.model.add_statistics(inducing, self.whole, part), self.statistics_scale, 1
         )
 
-    def _sum_gradient(self, inducing: Inducing, weights: Weights, scale: Floats) -> Words:
+    def _sum_gradient(self, inducing: Inducing, weights: Adjoints, scale: Floats) -> Words:
         self._scale = scale
         words = self._sum_nodes(1, lambda part: self.model.add_gradient(inducing, self.whole, weights, part), scale, 2)
         for gradient in self.rows.gradients.values():
@@ -148,7 +142,7 @@ class Cluster(Evaluator):
                 gradient[self.node_rows(node)] = 0.0
         return words
 
-    def _summary(self, inducing: Inducing, words: Words) -> tuple[Summary, Sequence[Group]]:
+    def _summary(self, inducing: Inducing, words: Words) -> tuple[Statistics, Sequence[Group]]:
         summary, groups = super()._summary(inducing, words)
         if not self.lost:
             return summary, groups
@@ -160,9 +154,9 @@ class Cluster(Evaluator):
         C, b, KL, pairs = summary
         assert pairs is not None
         factor = self.rows.n / self.n_alive
-        return Summary(factor * C, factor * b, factor * KL, factor * pairs), [groups[0]._replace(YY=factor * YY)]
+        return Statistics(factor * C, factor * b, factor * KL, factor * pairs), [groups[0]._replace(YY=factor * YY)]
 
-    def _with_stale(self, inducing: Inducing, summary: Summary) -> Summary:
+    def _with_stale(self, inducing: Inducing, summary: Statistics) -> Statistics:
         """Return the statistics with the last terms of the nodes that are lost; `pairs` stay those that are new."""
         L, order = inducing.whitening.L, inducing.whitening.order
         C, b, KL, pairs = summary
@@ -172,7 +166,7 @@ class Cluster(Evaluator):
             C = C + 0.5 * (half + half.T)
             b = b + native.solve(L, psi1Y[order])
             KL += divergence
-        return Summary(C, b, KL, pairs)
+        return Statistics(C, b, KL, pairs)
 
     def _gradient(self, inducing: Inducing, master: Master, sums: Floats) -> Globals:
         if self.lost and self.way == "rescale":

@@ -11,15 +11,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
-from mpigp.embedding import Embedding
-from mpigp.optimizers.many import minimise
-from mpigp.posterior import Posterior
-
-Floats = NDArray[np.float64]
+from mpigp.gp.batch_lbfgs import minimize
+from mpigp.gp.embedding import Embedding
+from mpigp.gp.posterior import Posterior
+from mpigp.types import Floats
 
 ROUNDS, TOLERANCE = 60, 1e-6  # of the search for the mode
 STEP = 1e-4  # of the differences that tell the curvature there
@@ -33,7 +31,7 @@ def log_densities(posterior: Posterior, found: Embedding, Y: Floats, rng: np.ran
     kernel, and was learned from whole rows.
     """
     with threadpool_limits(1):
-        mode, _ = minimise(
+        mode, _ = minimize(
             lambda x, rows: joint(posterior, Y[rows], x), found.mu[None], np.sqrt(found.S)[None], 0, ROUNDS, TOLERANCE
         )
         precisions, axes = curvature(posterior, Y, mode)
@@ -61,7 +59,7 @@ def curvature(posterior: Posterior, Y: Floats, x: Floats) -> tuple[Floats, Float
 def joint(posterior: Posterior, Y: Floats, x: Floats) -> tuple[Floats, Floats]:
     """Return −log p(y|x) p(x) (n,) of rows Y (n, d) at x (n, q), in the model's units, and its gradient by x."""
     d, (R,), W, Z, alpha = Y.shape[1], posterior.factors, posterior.weights, posterior.Z, posterior.alpha
-    k = posterior.loops.between(Z, x, alpha).T
+    k = posterior.loops.covariance(Z, x, alpha).T
     Rk = k @ R.T
     v = posterior.variance * np.maximum(1 - (Rk * Rk).sum(axis=1), 0.0) + 1 / posterior.beta
     residuals = Y - k @ W

@@ -3,7 +3,7 @@
 A test digit y goes to the class c with the largest  log p(y|c) + log p(c),  where p(y|c) is the density under the
 class's GPLVM (density.py), and p(c) the class's share of the training digits. Digits are centred and not scaled, so
 that the densities of all classes are in the same units. Beside it stand the same with the bound of log p(y|c) that
-embedding gives (mpigp.embedding); probabilistic PCA of each class, with as many latent dimensions; and the nearest
+embedding gives (mpigp.gp.embedding); probabilistic PCA of each class, with as many latent dimensions; and the nearest
 training digit, by its pixels.
 """
 
@@ -17,19 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from mpigp.embedding import candidates, embed
+from mpigp.data.hdf5 import dataset, read_rows, reading
 from mpigp.errors import InputError
 from mpigp.experiments.density import log_densities
 from mpigp.experiments.fits import check_counts, figures, fitted, nearest
 from mpigp.experiments.source import Source, read_labels
-from mpigp.hdf5 import dataset, read_rows, reading
-from mpigp.ranks import together
+from mpigp.gp.embedding import candidates, embed
+from mpigp.mpi.communicator import raise_on_all_ranks
+from mpigp.types import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from mpi4py.MPI import Comm
 
-Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Found = dict[str, Any]
 
@@ -88,7 +88,7 @@ def read(path: str) -> Digits:
 
 def conduct(comm: Comm, study: Study, source: Source, threads: int) -> Found | None:
     """Learn every class, and classify."""
-    with together(comm):
+    with raise_on_all_ranks(comm):
         digits = read(source.file("digits", HOLDS))
         check_counts(study, "inducing", "latent", "iterations")
         if study.latent >= digits.Y.shape[1]:
@@ -205,12 +205,12 @@ def picture(found: Found) -> Figure:
     """Return the errors, and which digits the GPLVMs take for which, by their densities."""
     from matplotlib.figure import Figure
 
-    from mpigp.report.palette import COLOURS
+    from mpigp.report.palette import COLORS
 
     figure = Figure(figsize=(9, 4), layout="constrained")
     bars, confusion = figure.subplots(1, 2, width_ratios=[1, 1.1])
     for place, each in enumerate(found["table"]):
-        bars.barh(place, 100 * each["error"], color=COLOURS[place], alpha=0.5)
+        bars.barh(place, 100 * each["error"], color=COLORS[place], alpha=0.5)
         bars.text(0, place, f" {each['method']}: {each['error']:.1%}", va="center", fontsize=8)
     bars.set(xlabel="errors, % of the test digits", yticks=[])
     bars.invert_yaxis()

@@ -18,26 +18,25 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from mpigp.chunks import Share, chunk_count
 from mpigp.errors import InputError
 from mpigp.experiments.cluster import WAYS, Cluster
 from mpigp.experiments.source import Source
-from mpigp.learning import Options, begin, standardise
-from mpigp.objective import Objective
-from mpigp.optimizers.gd import GradientDescent
-from mpigp.optimizers.scg import SCG
-from mpigp.ranks import together
-from mpigp.rounds import EvaluationFailed, Evaluator
-from mpigp.rows import Rows
+from mpigp.fit.objective import Objective
+from mpigp.fit.optimizers.gd import GradientDescent
+from mpigp.fit.optimizers.scg import SCG
+from mpigp.fit.setup import Options, begin, standardize
+from mpigp.mpi.communicator import raise_on_all_ranks
+from mpigp.mpi.evaluator import EvaluationFailed, Evaluator
+from mpigp.mpi.rows import Rows
+from mpigp.types import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from mpi4py.MPI import Comm
 
-Floats = NDArray[np.float64]
 
 SUMMARY = "what failing nodes do to learning (tutorial §5.2)"
 NEEDS = {"matplotlib": "report"}
@@ -184,7 +183,7 @@ def run_all(comm: Comm, alone: Comm, Y: Floats, study: Study, threads: int, told
     told : called after each run
     """
     Y = Y.copy()
-    standardise("scale", alone, len(Y), None, Y)
+    standardize("scale", alone, len(Y), None, Y)
     mine = jobs(study, range(comm.rank, study.repeats, comm.size))
     with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(run, alone, Y, study, job) for job in mine]
@@ -257,7 +256,7 @@ def conduct(comm: Comm, study: Study, source: Source, threads: int) -> dict[str,
     """Run all."""
     from mpi4py import MPI
 
-    with together(comm):
+    with raise_on_all_ranks(comm):
         Y, _ = source.oilflow(labelled=False)
         study.check(*Y.shape)
     mine = len(jobs(study, range(comm.rank, study.repeats, comm.size)))

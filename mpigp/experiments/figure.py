@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from mpigp.experiments.cluster import WAYS
 from mpigp.experiments.failures import Run, Study, checked, select
-from mpigp.report.palette import COLOURS
+from mpigp.report.palette import COLORS
 
 WIDE = 20.0  # a range of bounds that needs a logarithmic axis
 BEGINNING = 0.05  # of the iterations: the bound rises so far in these that nothing else could be seen
@@ -26,17 +26,15 @@ def picture(runs: Sequence[Run], study: Study) -> Figure:
         axes.spines[["top", "right"]].set_visible(False)
         for place, rate in enumerate(study.rates):
             chosen = select(runs, rate, way)
-            colour, style = COLOURS[place % len(COLOURS)], "-" if place == 0 else (0, (4 + place, 1.5 * place))
+            color, style = COLORS[place % len(COLORS)], "-" if place == 0 else (0, (4 + place, 1.5 * place))
             true, seen = (np.array([getattr(each, name) for each in chosen], float) for name in ("true", "seen"))
             iterations = checked(study)
-            axes.fill_between(
-                iterations, *np.quantile(true, [0.25, 0.75], axis=0), color=colour, alpha=0.2, linewidth=0
-            )
-            axes.plot(iterations, true.T, color=colour, linewidth=0.6, alpha=0.4)
+            axes.fill_between(iterations, *np.quantile(true, [0.25, 0.75], axis=0), color=color, alpha=0.2, linewidth=0)
+            axes.plot(iterations, true.T, color=color, linewidth=0.6, alpha=0.4)
             axes.plot(
-                iterations, true.mean(axis=0), color=colour, linestyle=style, label=f"true, {100 * rate:g} % failing"
+                iterations, true.mean(axis=0), color=color, linestyle=style, label=f"true, {100 * rate:g} % failing"
             )
-            axes.plot(seen.mean(axis=0), color=colour, linestyle=":", linewidth=1, label="as the cluster saw it (seen)")
+            axes.plot(seen.mean(axis=0), color=color, linestyle=":", linewidth=1, label="as the cluster saw it (seen)")
     for axes in panels[:, 0]:
         axes.set_ylabel("bound, nats")
     for axes in panels[-1]:

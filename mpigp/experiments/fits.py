@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpigp.errors import InputError
+from mpigp.types import Floats
 
-Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Model = TypeVar("Model", bound=Any)
 

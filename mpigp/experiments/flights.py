@@ -13,23 +13,22 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
-from mpigp.data import find
+from mpigp.data.datasets import find
+from mpigp.data.hdf5 import read_rows, reading
 from mpigp.errors import InputError
 from mpigp.experiments.fits import check_counts, figures, fitted
 from mpigp.experiments.source import Source
-from mpigp.hdf5 import read_rows, reading
-from mpigp.posterior import Prediction
-from mpigp.ranks import together
-from mpigp.scores import scores
+from mpigp.gp.posterior import Prediction
+from mpigp.mpi.communicator import raise_on_all_ranks
+from mpigp.mpi.scores import scores
+from mpigp.types import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from mpi4py.MPI import Comm
 
-Floats = NDArray[np.float64]
 Found = dict[str, Any]
 
 SUMMARY = "regression of flight delays, beside other methods"
@@ -114,7 +113,7 @@ def conduct(comm: Comm, study: Study, source: Source, threads: int) -> Found | N
     """Learn at every size by every method, and predict."""
     from mpi4py import MPI
 
-    with together(comm):
+    with raise_on_all_ranks(comm):
         rows = read(source.file("flights", HOLDS), source.y, study.seed)
         study.check(len(rows.Y))
     test, rest = rows.part(0, study.test), rows.part(study.test, len(rows.Y))
@@ -207,7 +206,7 @@ def picture(found: Found) -> Figure:
     """Return both scores of every method against the number of training rows."""
     from matplotlib.figure import Figure
 
-    from mpigp.report.palette import COLOURS
+    from mpigp.report.palette import COLORS
 
     figure = Figure(figsize=(9, 4), layout="constrained")
     for name, title, axes in zip(("rmse", "nlpd"), ("RMSE, minutes", "NLPD, nats"), figure.subplots(1, 2), strict=True):
@@ -215,7 +214,7 @@ def picture(found: Found) -> Figure:
             chosen = [line for line in found["table"] if line["method"] == method]
             axes.plot(
                 [line["rows"] for line in chosen], [line[name] for line in chosen], marker="o", markersize=4,
-                color=COLOURS[place % len(COLOURS)], label=method, linestyle="-" if "GP" in method else "--",
+                color=COLORS[place % len(COLORS)], label=method, linestyle="-" if "GP" in method else "--",
             )  # fmt: skip
         axes.set(xscale="log", xlabel="training rows", ylabel=title)
         axes.grid(color="#dfe3e8", linewidth=0.8)

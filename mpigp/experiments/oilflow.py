@@ -12,21 +12,20 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpigp.errors import InputError
 from mpigp.experiments import peer
 from mpigp.experiments.fits import check_counts, figures, fitted, nearest
 from mpigp.experiments.source import Source
-from mpigp.fingerprint import fingerprint
-from mpigp.parameters import effective_dimensions
-from mpigp.ranks import together
+from mpigp.gp.parameters import effective_dimensions
+from mpigp.mpi.communicator import raise_on_all_ranks
+from mpigp.mpi.fingerprint import fingerprint
+from mpigp.types import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from mpi4py.MPI import Comm
 
-Floats = NDArray[np.float64]
 Found = dict[str, Any]
 
 SUMMARY = "the latent space of oil flow, beside GPy's (tutorial §5.1)"
@@ -67,7 +66,7 @@ def conduct(comm: Comm, study: Study, source: Source, threads: int) -> Found | N
     """Learn from every seed, and have GPy learn."""
     from mpi4py import MPI
 
-    with together(comm):
+    with raise_on_all_ranks(comm):
         Y, labels = source.oilflow()
         study.check(*Y.shape)
         if comm.rank == 0 and study.peer_python:
@@ -188,7 +187,7 @@ def picture(found: Found) -> Figure:
     """Return both latent spaces, their ARD weights, and the bounds as they rise."""
     from matplotlib.figure import Figure
 
-    from mpigp.report.palette import COLOURS, PALE
+    from mpigp.report.palette import COLORS, PALE
 
     runs, labels = found["runs"], found["runs"]["labels"]
     best = max(runs["ours"], key=lambda run: run["bound"])
@@ -202,22 +201,22 @@ def picture(found: Found) -> Figure:
         across, up = points[:, 0], points[:, 1] if points.shape[1] > 1 else np.zeros(len(points))
         for label in [None] if labels is None else sorted(set(labels)):
             chosen = slice(None) if label is None else np.array(labels) == label
-            colour = PALE if label is None else COLOURS[label % len(COLOURS)]
-            panel.scatter(across[chosen], up[chosen], s=7, color=colour, label=f"label {label}")
+            color = PALE if label is None else COLORS[label % len(COLORS)]
+            panel.scatter(across[chosen], up[chosen], s=7, color=color, label=f"label {label}")
         panel.set(title=f"{title}: {run['bound']:.0f} nats", xlabel="largest α", ylabel="second largest α")
     if labels is not None:
         axes[0, 0].legend(frameon=False, markerscale=2)
     weights, rise = axes[1]
     for place, (title, run) in enumerate(sides):
         alpha = np.sort(run["alpha"])[::-1]
-        weights.bar(np.arange(len(alpha)) + 0.4 * place, alpha, 0.4, color=COLOURS[place], label=title)
+        weights.bar(np.arange(len(alpha)) + 0.4 * place, alpha, 0.4, color=COLORS[place], label=title)
     weights.set(title="ARD weights, largest first", xlabel="dimension", ylabel="α")
     for run in runs["ours"]:
         rise.plot(
-            run["trace"]["seconds"], run["trace"]["bound"], color=COLOURS[0], linewidth=1, label="mpigp, each seed"
+            run["trace"]["seconds"], run["trace"]["bound"], color=COLORS[0], linewidth=1, label="mpigp, each seed"
         )
     if runs["peer"]:
-        rise.plot(runs["peer"]["trace"]["seconds"], runs["peer"]["trace"]["bound"], color=COLOURS[1], label=sides[1][0])
+        rise.plot(runs["peer"]["trace"]["seconds"], runs["peer"]["trace"]["bound"], color=COLORS[1], label=sides[1][0])
     traces = [run["trace"]["bound"] for run in [*runs["ours"], *(run for _, run in sides)]]
     low, high = min(trace[len(trace) // 20] for trace in traces), max(trace[-1] for trace in traces)
     rise.set(title="the bound", xlabel="seconds", ylabel="nats", xscale="log")

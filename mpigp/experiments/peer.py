@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpigp.errors import InputError
+from mpigp.types import Floats
 
-Floats = NDArray[np.float64]
 Peer = dict[str, Any]
 
 HERE = Path(__file__).parent

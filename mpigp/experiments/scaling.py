@@ -17,8 +17,8 @@ import numpy as np
 
 from mpigp.errors import InputError
 from mpigp.experiments.source import Source
-from mpigp.phases import GROUPS
-from mpigp.ranks import SIZE_VARIABLES
+from mpigp.mpi.communicator import SIZE_VARIABLES
+from mpigp.mpi.timers import GROUPS
 from mpigp.scaling import study as studies
 from mpigp.scaling.problem import Problem
 from mpigp.scaling.summary import summary
@@ -117,25 +117,25 @@ def picture(found: Found) -> Figure:
     """Return a panel for each question, with a colour for each model."""
     from matplotlib.figure import Figure
 
-    from mpigp.report.palette import COLOURS, PALE
+    from mpigp.report.palette import COLORS, PALE
 
     figure = Figure(figsize=(10, 3.6), layout="constrained")
     strong, weak, spread = figure.subplots(1, 3)
     for place, model in enumerate(PROBLEMS):
-        colour = COLOURS[place]
+        color = COLORS[place]
         for kind, axes in (("strong", strong), ("weak", weak)):
             lines = [line for line in found["table"] if (line["model"], line["kind"]) == (model, kind)]
             ranks, seconds = ([line[name] for line in lines] for name in ("ranks", "seconds"))
             first = lines[0]
             ideal = [first["seconds"] * (first["ranks"] / each if kind == "strong" else 1) for each in ranks]
             axes.plot(ranks, ideal, color=PALE, linestyle="--", label="ideal" if place == 0 else None)
-            axes.plot(ranks, seconds, color=colour, marker="o", label=model)
+            axes.plot(ranks, seconds, color=color, marker="o", label=model)
             axes.set(xscale="log", yscale="log", xlabel="ranks", ylabel="seconds of an evaluation")
             axes.set_xticks(ranks, [str(each) for each in ranks])
             axes.minorticks_off()
         most = max((line for line in found["table"] if line["model"] == model), key=lambda line: line["ranks"])
         load = np.array(most["load"]["seconds"])
-        spread.bar(np.arange(len(load)) + 0.4 * place, load / load.mean(), 0.4, color=colour, label=model)
+        spread.bar(np.arange(len(load)) + 0.4 * place, load / load.mean(), 0.4, color=color, label=model)
     strong.set_title("the same rows")
     weak.set_title("the same rows on each rank")
     spread.set(title="load, by its mean", xlabel="rank", xticks=range(found["ranks"]))

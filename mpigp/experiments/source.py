@@ -8,12 +8,12 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mpigp import synth
-from mpigp.data import find
+from mpigp.data import synth
+from mpigp.data.datasets import find
+from mpigp.data.hdf5 import dataset, h5py_errors, read_rows, reading
 from mpigp.errors import InputError
-from mpigp.hdf5 import dataset, read_rows, reading, whole
+from mpigp.types import Floats
 
-Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 ROWS = 1000  # of oil flow
@@ -61,7 +61,7 @@ def read_labels(file: h5py.File, name: str, n: int) -> Labels:
     where = f"{file.filename}: /{name}"
     if len(item) != n:
         raise InputError(f"{where}: has {len(item)} labels for {n} rows: there must be as many")
-    with whole(where):
+    with h5py_errors(where):
         values = item[()]
     if not np.array_equal(values, np.round(values)):
         raise InputError(f"{where}: holds numbers that are not whole: labels are whole numbers (n,)")

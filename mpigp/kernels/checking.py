@@ -6,11 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mpigp.kernels.kernel import Kernel, LatentKernel
-
-Floats = NDArray[np.float64]
+from mpigp.kernels.base import Kernel, LatentKernel
+from mpigp.types import Floats
 
 POINTS, ROWS = 5, 4
 NODES = 40  # of the quadrature, in each dimension
@@ -25,7 +23,7 @@ class WrongKernel(ValueError):
 def check(kernel: Kernel, q: int = 2, seed: int = 0, tolerance: float = 1e-6) -> None:
     """Raise WrongKernel, which says which method is off and where, unless all formulas of a kernel agree.
 
-    `between` must be a covariance of unit variance, ψ1 and ψ2 the expectations of it by Gauss-Hermite quadrature, and
+    `covariance` must have unit variance, ψ1 and ψ2 must be its expectations by Gauss-Hermite quadrature, and
     every gradient that of the weighted sum, by central differences.
 
     Parameters
@@ -42,7 +40,7 @@ def check(kernel: Kernel, q: int = 2, seed: int = 0, tolerance: float = 1e-6) ->
         "alpha": rng.uniform(0.3, 1.5, size=q),
     }
     _check_covariance(kernel, values, tolerance)
-    _check_gradient(kernel.between, kernel.between_gradient, values, ("Z", "alpha"), rng, tolerance)
+    _check_gradient(kernel.covariance, kernel.covariance_gradient, values, ("Z", "alpha"), rng, tolerance)
     if isinstance(kernel, LatentKernel):
         mu, S = values.pop("X"), rng.uniform(0.05, 0.5, size=(ROWS, q))
         values = {"Z": values["Z"], "mu": mu, "S": S, "alpha": values["alpha"]}
@@ -74,18 +72,18 @@ def _compare(where: str, found: Any, expected: Floats, tolerance: float, source:
 def _check_covariance(kernel: Kernel, values: dict[str, Floats], tolerance: float) -> None:
     Z, X, alpha = values["Z"], values["X"], values["alpha"]
     points = np.vstack([Z, X])
-    _compare("between", _call(kernel.between, Z, X, alpha), np.zeros((len(Z), len(X))), np.inf, "")
-    K = _call(kernel.between, points, points, alpha)
-    _compare("between: k(x, x)", np.diagonal(K).copy(), np.ones(len(K)), tolerance, "unit variance asks for")
-    _compare("between: k(x, x')", K, K.T.copy(), tolerance, "k(x', x) is")
-    _compare("between: k(Z, X)", _call(kernel.between, Z, X, alpha), K[: len(Z), len(Z) :].copy(), tolerance,
+    _compare("covariance", _call(kernel.covariance, Z, X, alpha), np.zeros((len(Z), len(X))), np.inf, "")
+    K = _call(kernel.covariance, points, points, alpha)
+    _compare("covariance: k(x, x)", np.diagonal(K).copy(), np.ones(len(K)), tolerance, "unit variance asks for")
+    _compare("covariance: k(x, x')", K, K.T.copy(), tolerance, "k(x', x) is")
+    _compare("covariance: k(Z, X)", _call(kernel.covariance, Z, X, alpha), K[: len(Z), len(Z) :].copy(), tolerance,
              "among more points it is")  # fmt: skip
     least = float(np.linalg.eigvalsh(0.5 * (K + K.T))[0])
     if least < -tolerance:
-        raise WrongKernel(f"between: K has the eigenvalue {least:.3g}: k is no covariance function")
-    flat = _call(kernel.between, Z, X, np.full_like(alpha, TINY_ALPHA))
+        raise WrongKernel(f"covariance: K has the eigenvalue {least:.3g}: k is no covariance function")
+    flat = _call(kernel.covariance, Z, X, np.full_like(alpha, TINY_ALPHA))
     if not np.isfinite(flat).all():
-        raise WrongKernel(f"between: is not finite at alpha = {TINY_ALPHA:g}, where a fit may take it")
+        raise WrongKernel(f"covariance: is not finite at alpha = {TINY_ALPHA:g}, where a fit may take it")
 
 
 def _check_expectations(kernel: LatentKernel, values: dict[str, Floats], tolerance: float) -> None:
@@ -95,12 +93,12 @@ def _check_expectations(kernel: LatentKernel, values: dict[str, Floats], toleran
     probability = np.prod(np.meshgrid(*[weights / weights.sum()] * Z.shape[1], indexing="ij"), axis=0).ravel()
     psi1, psi2 = np.empty((len(mu), len(Z))), np.empty((len(mu), len(Z), len(Z)))
     for row in range(len(mu)):
-        K = kernel.between(Z, mu[row] + np.sqrt(S[row]) * grid, alpha)
+        K = kernel.covariance(Z, mu[row] + np.sqrt(S[row]) * grid, alpha)
         psi1[row], psi2[row] = K @ probability, (K * probability) @ K.T
     for name, expected in (("psi1", psi1), ("psi2", psi2)):
         method = getattr(kernel, name)
         found = _call(method, Z, mu, S, alpha)
-        _compare(name, found, expected, tolerance, "quadrature of `between` says")
+        _compare(name, found, expected, tolerance, "quadrature of `covariance` says")
         _compare(f"{name} of one row", _call(method, Z, mu[:1], S[:1], alpha), found[:1], tolerance,
                  "among other rows it is")  # fmt: skip
 

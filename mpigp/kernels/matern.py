@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mpigp.kernels.kernel import Kernel
-
-Floats = NDArray[np.float64]
+from mpigp.kernels.base import Kernel
+from mpigp.types import Floats
 
 
 class Matern52(Kernel):
@@ -16,11 +14,11 @@ class Matern52(Kernel):
     dk/d(a²) = −(1 + a) exp(−a) / 6
     """
 
-    def between(self, Z: Floats, X: Floats, alpha: Floats) -> Floats:
+    def covariance(self, Z: Floats, X: Floats, alpha: Floats) -> Floats:
         a = _scaled(Z, X, alpha)
         return (1 + a + a * a / 3) * np.exp(-a)
 
-    def between_gradient(self, Z: Floats, X: Floats, alpha: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    def covariance_gradient(self, Z: Floats, X: Floats, alpha: Floats, weights: Floats) -> tuple[Floats, Floats]:
         a = _scaled(Z, X, alpha)
         by_square = weights * (1 + a) * np.exp(-a) * (-5 / 6)  # by Σ α u²
         by_Z, by_alpha = np.empty_like(Z), np.empty_like(alpha)

@@ -12,17 +12,14 @@ The first exponent of ψ2 is of Z alone: its factor, k(Z_m, Z_m')^½, is put in 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpigp import native
-from mpigp.exactsum import from_two_words
-from mpigp.kernels.loops import Loops
-
-Floats = NDArray[np.float64]
-Words = NDArray[np.int64]
+from mpigp.kernels.backend import KernelBackend
+from mpigp.numerics.reproducible_sum import from_two_words
+from mpigp.types import Floats, Words
 
 
-class RBF(Loops):
+class RBF(KernelBackend):
     """The compiled loops."""
 
     name = "rbf"
@@ -33,12 +30,6 @@ class RBF(Loops):
     def centre(self, Z: Floats) -> Floats:
         return Z.sum(axis=0) / len(Z)
 
-    def between(self, Z: Floats, X: Floats, alpha: Floats) -> Floats:
-        return native.between(Z, X, alpha)
-
-    def gram_gradient(self, weights: Floats, Z: Floats, alpha: Floats) -> tuple[Floats, Floats]:
-        return native.gram_gradient(weights, Z, alpha)
-
     def gradient_limits(self, points: native.Kernel, lowest: Floats, highest: Floats, weight: float) -> Floats:
         """Return limits of the gradients.
 
@@ -46,12 +37,18 @@ class RBF(Loops):
         Z, nor than 4/α ψ_max with α. As α → 0 the second is no limit; rows up to 2²⁰ times as far apart as the extent
         of the rows, from `lowest` to `highest` (q,), and of Z are allowed for, and sums that do not fit are noticed.
         """
-        return native.gradient_limits(points, lowest, highest, weight)
+        Z, alpha = points.Z + points.center, points.alpha
+        extent = np.maximum(np.maximum(highest, Z.max(axis=0)) - np.minimum(lowest, Z.min(axis=0)), 1.0)
+        return np.concatenate(
+            [4 * weight * np.sqrt(alpha), 4 * weight / np.maximum(alpha, 2.0**-40 / (extent * extent))]
+        )
 
     def gradient_sums(self, words: Words, scale: Floats) -> Floats:
         return from_two_words(words, scale)
 
-    # The loops have the parameters of the methods that they are.
+    # The compiled functions have the parameters of the methods.
+    covariance = staticmethod(native.covariance)
+    gram_gradient = staticmethod(native.gram_gradient)
     regression_statistics = staticmethod(native.regression_statistics)
     regression_gradient = staticmethod(native.regression_gradient)
     regression_moments = staticmethod(native.regression_moments)

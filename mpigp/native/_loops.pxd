@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 
 
 cdef extern from "loops.h":
+    const double FINE_SCALE "FINE"
     ctypedef struct rows_t:
         int64_t n, d, chunk, all_chunks, groups
         const double *mu

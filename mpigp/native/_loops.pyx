@@ -3,14 +3,13 @@
 
 import numpy as np
 
-from libc.math cimport ldexp, sqrt
 from libc.stdint cimport int64_t
 
 from mpigp.native._shapes cimport check_matrix, check_vector, expect
 
 loops = fastest_loops()
 
-instruction_set = loops.name.decode()
+instruction_set, FINE = loops.name.decode(), FINE_SCALE
 
 
 def workspace(int64_t m, int64_t q, int64_t d, int64_t groups=1, int64_t matrices=1):
@@ -211,26 +210,7 @@ def gplvm_moments(Kernel kernel not None, Rows rows not None, int64_t first, int
 # The kernel between points
 
 
-def gradient_limits(Kernel kernel not None, const double[::1] lowest, const double[::1] highest, double weight):
-    """Return the limits (2q,) of the gradients of Z and alpha: mpigp.kernels.rbf has the reasons."""
-    cdef int64_t m = kernel.k.m, q = kernel.k.q, i, k
-    cdef double low, high, z, extent
-    check_vector("lowest", lowest, q)
-    check_vector("highest", highest, q)
-    result = np.empty(2 * q)
-    cdef double[::1] out = result
-    for k in range(q):
-        low, high = lowest[k], highest[k]
-        for i in range(m):
-            z = kernel.k.Z[i * q + k] + kernel.k.center[k]
-            low, high = min(low, z), max(high, z)
-        extent = max(high - low, 1.0)
-        out[k] = 4 * weight * sqrt(kernel.k.alpha[k])
-        out[q + k] = 4 * weight / max(kernel.k.alpha[k], ldexp(1.0, -40) / (extent * extent))
-    return result
-
-
-def between(const double[:, ::1] Z not None, const double[:, ::1] X not None, const double[::1] alpha):
+def covariance(const double[:, ::1] Z not None, const double[:, ::1] X not None, const double[::1] alpha):
     """Return K (m, n), k(z, x) = exp(−½ Σ_q α_q (z_q − x_q)²), between the rows of Z (m, q) and X (n, q)."""
     cdef int64_t m = Z.shape[0], n = X.shape[0], q = Z.shape[1], i, j, k
     check_matrix("X", X, n, q)

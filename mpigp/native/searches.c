@@ -1,4 +1,4 @@
-/* L-BFGS on many small problems side by side, as mpigp/optimizers/many.py has it. Compiled once for each instruction set.
+/* L-BFGS on many small problems side by side, as mpigp/gp/batch_lbfgs.py has it. Compiled once for each instruction set.
  *
  * A problem has a record of its own, so that all it needs lies together: scalars, then vectors of k numbers, padded with zeros
  * to `places`. Points are kept in `units` of the problem. */

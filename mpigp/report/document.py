@@ -12,7 +12,7 @@ from typing import Any
 from mpigp.report import palette
 from mpigp.report.markup import grid, note, section, table
 
-COLOURS = {"labels": palette.COLOURS, "pale": palette.PALE, "inside": palette.INSIDE, "outside": palette.OUTSIDE,
+COLORS = {"labels": palette.COLORS, "pale": palette.PALE, "inside": palette.INSIDE, "outside": palette.OUTSIDE,
            "phases": palette.PHASES}  # fmt: skip
 
 
@@ -30,7 +30,7 @@ def document(
     script : draws the figures of `drawn`, with the functions of drawing.js
     """
     shown = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in tiles)
-    data = json.dumps({"colours": COLOURS, **drawn}, separators=(",", ":"), allow_nan=False)
+    data = json.dumps({"colours": COLORS, **drawn}, separators=(",", ":"), allow_nan=False)
     return Template(resource("mpigp.report", "page.html")).substitute(
         title=escape(title),
         kind=kind,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpigp.phases import PHASES
+from mpigp.mpi.timers import PHASES
 from mpigp.report.contents import Report
 from mpigp.report.metrics import SHARES
 from mpigp.report.predictions import Predictions

@@ -8,18 +8,16 @@ from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
 
+from mpigp.data.hdf5 import dataset, h5py_errors, read_all
+from mpigp.data.inspect import plain
 from mpigp.errors import InputError
-from mpigp.hdf5 import dataset, read_all, whole
-from mpigp.info import plain
-from mpigp.modelfile import read_globals, read_jitter, read_latent, read_model_name, read_standardisation
-from mpigp.parameters import Globals
-from mpigp.phases import GROUPS, PHASES
-from mpigp.provenance import Timing, balance
+from mpigp.files.model_file import read_globals, read_jitter, read_latent, read_model_name, read_standardization
+from mpigp.files.provenance import Timing, balance
+from mpigp.gp.parameters import Globals
+from mpigp.mpi.timers import GROUPS, PHASES
 from mpigp.report.thinning import Indices, blocks, evenly, thinned
-
-Floats = NDArray[np.float64]
+from mpigp.types import Floats
 
 ITERATIONS = 2000  # that a figure shows at most
 SERIES = ("bound", "gradient_norm", "seconds")
@@ -103,7 +101,7 @@ def read_fitted(file: h5py.File) -> Fitted:
     d = outputs(file)
     if not isinstance(n, int) or n < 1:
         raise InputError(f"{name}: attribute n: is {n!r}: {REMEDY}, with their number of rows")
-    y = None if d is None else read_standardisation(file, "y", d)
+    y = None if d is None else read_standardization(file, "y", d)
     learning, last = read_learning(file)
     return Fitted(
         name=Path(name).name,
@@ -150,7 +148,7 @@ def read_learning(file: h5py.File) -> tuple[Iterations, dict[str, Any]]:
     series = {}
     for name in SERIES:
         if f"trace/{name}" in file:
-            with whole(f"{file.filename}: /trace/{name}"):
+            with h5py_errors(f"{file.filename}: /trace/{name}"):
                 series[name] = np.asarray(dataset(file, f"trace/{name}", 1, REMEDY)[()], float)
     lengths = {len(values) for values in series.values()}
     if len(lengths) > 1 or len(series) not in (0, len(SERIES)):

@@ -8,10 +8,10 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from mpigp.data.hdf5 import h5py_errors
+from mpigp.data.inspect import plain
 from mpigp.errors import InputError
-from mpigp.hdf5 import whole
-from mpigp.info import plain
-from mpigp.report.palette import COLOURS
+from mpigp.report.palette import COLORS
 from mpigp.report.thinning import Indices, blocks
 
 DEFAULT = "labels"
@@ -49,7 +49,7 @@ def read_labels(item: h5py.Dataset, rows: Indices) -> Labels:
     where = f"{item.file.filename}: {item.name}"
     parts = []
     for start, stop, places in blocks(len(item), rows):
-        with whole(where):
+        with h5py_errors(where):
             parts.append(np.asarray(item[start:stop])[places])
     values = np.concatenate(parts)
     if values.ndim == 2:
@@ -60,6 +60,6 @@ def read_labels(item: h5py.Dataset, rows: Indices) -> Labels:
         raise InputError(f"{where}: holds numbers that are not whole: {SHAPES}")
     found, places, counts = np.unique(values.astype(np.int64), return_inverse=True, return_counts=True)
     classes = plain(item.attrs["classes"]) if "classes" in item.attrs else []
-    order = np.argsort(-counts, kind="stable") if len(found) > len(COLOURS) else np.arange(len(found))
+    order = np.argsort(-counts, kind="stable") if len(found) > len(COLORS) else np.arange(len(found))
     names = [str(classes[label]) if 0 <= label < len(classes) else str(label) for label in found[order]]
     return Labels(names, np.argsort(order)[places])

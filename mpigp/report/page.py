@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from html import escape
 
-from mpigp.parameters import effective_dimensions
-from mpigp.phases import PHASES
-from mpigp.provenance import Timing
+from mpigp.files.provenance import Timing
+from mpigp.gp.parameters import effective_dimensions
+from mpigp.mpi.timers import PHASES
 from mpigp.report.contents import Report
 from mpigp.report.document import document, made, resource
 from mpigp.report.drawing import OUTPUTS, RANKS, drawn

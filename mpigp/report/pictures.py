@@ -11,12 +11,12 @@ from matplotlib.collections import EllipseCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from mpigp.atomic import replacing
-from mpigp.phases import PHASES
+from mpigp.files.atomic import replacing
+from mpigp.mpi.timers import PHASES
 from mpigp.report import palette
 from mpigp.report.contents import Report
 from mpigp.report.metrics import SHARES
-from mpigp.report.palette import COLOURS, INSIDE, OUTSIDE, PALE
+from mpigp.report.palette import COLORS, INSIDE, OUTSIDE, PALE
 
 DPI = 160
 
@@ -79,19 +79,19 @@ def latent(report: Report) -> Figure:
         places, spread = np.column_stack([mu[:, 0], rows]), np.column_stack([sd[:, 0], np.zeros(len(rows))])
         axes.set_ylabel("row")
     axes.set_xlabel(f"dimension {pair[0]}")
-    groups = np.zeros(len(rows), int) if labels is None else np.minimum(labels.values, len(COLOURS))
-    colours = np.array([*COLOURS, PALE])[groups]
+    groups = np.zeros(len(rows), int) if labels is None else np.minimum(labels.values, len(COLORS))
+    colors = np.array([*COLORS, PALE])[groups]
     axes.add_collection(
         EllipseCollection(2 * spread[:, 0], 2 * spread[:, 1], np.zeros(len(rows)), units="xy", offsets=places,
-                          transOffset=axes.transData, facecolors=colours, alpha=0.15 if len(rows) <= 300 else 0.04)
+                          transOffset=axes.transData, facecolors=colors, alpha=0.15 if len(rows) <= 300 else 0.04)
     )  # fmt: skip
-    axes.scatter(*places.T, s=14 if len(rows) <= 300 else 5, c=colours, linewidths=0)
+    axes.scatter(*places.T, s=14 if len(rows) <= 300 else 5, c=colors, linewidths=0)
     if labels is not None:
-        for place, colour in enumerate([*COLOURS, PALE]):
-            rest = len(labels.names) - len(COLOURS)
+        for place, color in enumerate([*COLORS, PALE]):
+            rest = len(labels.names) - len(COLORS)
             if place < len(labels.names):
-                name = labels.names[place] if place < len(COLOURS) else f"{rest} more"
-                axes.scatter([], [], c=colour, label=name)
+                name = labels.names[place] if place < len(COLORS) else f"{rest} more"
+                axes.scatter([], [], c=color, label=name)
         axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     axes.set_title(f"{len(rows):,} of {fitted.n:,} rows", fontsize=10)
     return figure
@@ -101,7 +101,7 @@ def weights(report: Report) -> Figure:
     """The ARD weights."""
     alpha = report.fitted.parameters.alpha
     figure, (axes,) = panels(5, 3.2)
-    axes.bar(np.arange(len(alpha)), alpha, color=COLOURS[0])
+    axes.bar(np.arange(len(alpha)), alpha, color=COLORS[0])
     axes.set_xlabel("input" if report.fitted.latent is None else "latent dimension")
     axes.set_ylabel("ARD weight α")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
@@ -114,21 +114,21 @@ def predictions(report: Report) -> Figure:
     assert found is not None
     truth, mean, sd = found.truth[:, 0], found.mean[:, 0], found.y_sd[:, 0]
     figure, (axes,) = panels(7, 5)
-    colours = np.where(np.abs(truth - mean) <= 2 * sd, INSIDE, OUTSIDE)
+    colors = np.where(np.abs(truth - mean) <= 2 * sd, INSIDE, OUTSIDE)
     size = 14 if len(truth) <= 300 else 5
     if found.curve is not None:
         x, centre, f_sd, y_sd = found.curve
         for each, alpha in ((y_sd, 0.16), (f_sd, 0.26)):
             low, high = centre[:, 0] - 2 * each[:, 0], centre[:, 0] + 2 * each[:, 0]
-            axes.fill_between(x, low, high, color=COLOURS[0], alpha=alpha, linewidth=0)
-        axes.plot(x, centre[:, 0], color=COLOURS[0])
-        axes.scatter(found.x, truth, s=size, c=colours, linewidths=0)
+            axes.fill_between(x, low, high, color=COLORS[0], alpha=alpha, linewidth=0)
+        axes.plot(x, centre[:, 0], color=COLORS[0])
+        axes.scatter(found.x, truth, s=size, c=colors, linewidths=0)
         axes.set_xlabel(found.x_names[0])
         axes.set_ylabel(found.y_names[0])
     else:
-        axes.axline((truth[0], truth[0]), slope=1, color=COLOURS[8], linestyle="--", linewidth=1)
-        axes.errorbar(truth, mean, 2 * sd, fmt="none", ecolor=colours, elinewidth=0.6, alpha=0.2)
-        axes.scatter(truth, mean, s=size, c=colours, linewidths=0)
+        axes.axline((truth[0], truth[0]), slope=1, color=COLORS[8], linestyle="--", linewidth=1)
+        axes.errorbar(truth, mean, 2 * sd, fmt="none", ecolor=colors, elinewidth=0.6, alpha=0.2)
+        axes.scatter(truth, mean, s=size, c=colors, linewidths=0)
         axes.set_xlabel(f"true {found.y_names[0]}")
         axes.set_ylabel(f"predicted {found.y_names[0]}")
     axes.set_title(f"{len(truth):,} of {found.n:,} rows, {found.inside[0]:.1%} within ±2σ", fontsize=10)
@@ -139,8 +139,8 @@ def calibration(report: Report) -> Figure:
     """The share of rows that intervals hold."""
     assert report.predictions is not None
     figure, (axes,) = panels(4.2, 3.6)
-    axes.plot([0, 1], [0, 1], color=COLOURS[8], linestyle="--", linewidth=1)
-    axes.plot(report.predictions.levels, report.predictions.coverage, color=COLOURS[0])
+    axes.plot([0, 1], [0, 1], color=COLORS[8], linestyle="--", linewidth=1)
+    axes.plot(report.predictions.levels, report.predictions.coverage, color=COLORS[0])
     axes.set_xlabel("interval should hold")
     axes.set_ylabel("holds")
     return figure
@@ -154,7 +154,7 @@ def learning(report: Report) -> Figure:
         [(iteration, bound, "iteration", "bound, nats"), (seconds, bound, "seconds", "bound, nats"),
          (iteration, norm, "iteration", "gradient norm")]
     ):  # fmt: skip
-        axes[place].plot(x, y, color=COLOURS[0])
+        axes[place].plot(x, y, color=COLORS[0])
         axes[place].set_xlabel(x_name)
         axes[place].set_ylabel(y_name)
     for each in axes[:2]:

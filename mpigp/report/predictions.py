@@ -8,15 +8,13 @@ from typing import NamedTuple
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
 
-from mpigp.data import DataSets
-from mpigp.hdf5 import read_rows
-from mpigp.info import plain
-from mpigp.posterior import Posterior
+from mpigp.data.datasets import DataSets
+from mpigp.data.hdf5 import read_rows
+from mpigp.data.inspect import plain
+from mpigp.gp.posterior import Posterior
 from mpigp.report.thinning import Indices, blocks, thinned
-
-Floats = NDArray[np.float64]
+from mpigp.types import Floats
 
 GRID = 400  # points of a drawn function
 LEVELS = np.linspace(0.05, 0.95, 19)  # of the intervals whose coverage is counted

@@ -23,13 +23,10 @@ from statistics import median
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpigp.chunks import chunk_count, chunk_rows
 from mpigp.scaling.interconnects import Interconnect
 from mpigp.scaling.study import Point
-
-Floats = NDArray[np.float64]
 
 TERMS = ("compute", "imbalance", "algebra", "master", "latency", "bandwidth")
 STEPS = 4 * 2 + 4 * 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpigp.phases import GROUPS
+from mpigp.mpi.timers import GROUPS
 from mpigp.report.document import document, made, resource
 from mpigp.report.drawing import rounded
 from mpigp.report.markup import figure, grid, note, number, percent, section, table

@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from mpigp.phases import GROUPS
+from mpigp.mpi.timers import GROUPS
 from mpigp.report import palette
-from mpigp.report.palette import COLOURS
+from mpigp.report.palette import COLORS
 from mpigp.report.pictures import panels, save
 from mpigp.scaling.costs import layout_of
 from mpigp.scaling.forecast import Forecast
@@ -44,9 +44,9 @@ def scaling(ranks: Any, speedups: Mapping[str, Any]) -> Figure:
     """Speed-up and efficiency with the ideal line."""
     figure, (left, right) = panels(9, 3.6, 2)
     for axes, by, label in ((left, 1, "speed-up"), (right, ranks, "efficiency")):
-        axes.plot(ranks, ranks / by, color=COLOURS[8], linestyle="--", linewidth=1, label="ideal")
-        for (name, values), colour in zip(speedups.items(), COLOURS, strict=False):
-            axes.plot(ranks, values / by, marker="o" if name == "measured" else None, color=colour, label=name)
+        axes.plot(ranks, ranks / by, color=COLORS[8], linestyle="--", linewidth=1, label="ideal")
+        for (name, values), color in zip(speedups.items(), COLORS, strict=False):
+            axes.plot(ranks, values / by, marker="o" if name == "measured" else None, color=color, label=name)
         counts(axes, ranks)
         axes.set_ylabel(label)
     left.set_yscale("log", base=2)
@@ -74,8 +74,8 @@ def stacked(ranks: Sequence[int] | Any, parts: Mapping[str, Any]) -> Figure:
 def balance(ranks: Any, balances: Mapping[str, Sequence[float]]) -> Figure:
     """The mean over the ranks as a share of the most."""
     figure, (axes,) = panels(5, 3.4)
-    for (name, values), colour in zip(balances.items(), COLOURS, strict=False):
-        axes.plot(ranks, values, marker="o", color=colour, label=name)
+    for (name, values), color in zip(balances.items(), COLORS, strict=False):
+        axes.plot(ranks, values, marker="o", color=color, label=name)
     counts(axes, ranks)
     axes.set_ylim(0, 1.05)
     axes.set_ylabel("mean over most")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from mpi4py.MPI import Comm
+from mpigp.types import Comm
 
 SIZES = (8, 1024, 64 * 1024, 1024 * 1024, 4 * 1024 * 1024)  # bytes
 SECONDS = 0.05  # for each size, about

@@ -11,12 +11,11 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mpigp import synth
 from mpigp.commands.synth import write
-from mpigp.data import find
-from mpigp.hdf5 import read_rows, reading
-
-Floats = NDArray[np.float64]
+from mpigp.data import synth
+from mpigp.data.datasets import find
+from mpigp.data.hdf5 import read_rows, reading
+from mpigp.types import Floats
 
 NOISE = 0.1
 JITTER = 1e-6

@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from mpigp.atomic import replacing
 from mpigp.errors import InputError
+from mpigp.files.atomic import replacing
 from mpigp.scaling.problem import Problem, write_data, write_parameters
 from mpigp.scaling.running import Figures, RunFailed, figures
 

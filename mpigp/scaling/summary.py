@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpigp.phases import GROUPS
-from mpigp.provenance import balance
+from mpigp.files.provenance import balance
+from mpigp.mpi.timers import GROUPS
 from mpigp.scaling.costs import layout_of
 from mpigp.scaling.study import Point, Study
 

@@ -8,9 +8,9 @@ from mpi4py import MPI
 from threadpoolctl import threadpool_limits
 
 from mpigp.chunks import share
-from mpigp.inducing import greedy, kmeans, random_rows
-from mpigp.latent import pca, random_latent
-from mpigp.standardise import standardisation
+from mpigp.fit.start.inducing import greedy, kmeans, random_rows
+from mpigp.fit.start.pca import pca, random_latent
+from mpigp.fit.start.standardize import standardization
 
 SIZES = {  # n: (d, q, m)
     1: (1, 1, 1),
@@ -22,7 +22,7 @@ SIZES = {  # n: (d, q, m)
 }
 
 
-def initialise(comm: MPI.Comm, n: int, d: int, q: int, m: int) -> dict[str, np.ndarray]:
+def initialize(comm: MPI.Comm, n: int, d: int, q: int, m: int) -> dict[str, np.ndarray]:
     """Return the results by name; rows of all ranks together under the names that end in `rows`."""
     rng = np.random.default_rng([n, d])
     with threadpool_limits(1):  # else the bits of the product depend on the number of threads
@@ -32,7 +32,7 @@ def initialise(comm: MPI.Comm, n: int, d: int, q: int, m: int) -> dict[str, np.n
         Y[:, 1], Y[:, 2] = Y[:, 0], 0.1  # one direction only
     start, stop = share(n, comm.rank, comm.size)
     own = Y[start:stop].copy()
-    found, constant = standardisation(comm, n, own, "scale")
+    found, constant = standardization(comm, n, own, "scale")
     own = found.apply(own)
     mu = pca(comm, n, own, q)
     everywhere = {
@@ -52,6 +52,6 @@ def initialise(comm: MPI.Comm, n: int, d: int, q: int, m: int) -> dict[str, np.n
 if __name__ == "__main__":
     world = MPI.COMM_WORLD
     for n, shape in SIZES.items():
-        results = initialise(world, n, *shape)
+        results = initialize(world, n, *shape)
         if world.rank == 0:
             np.savez(Path(sys.argv[1]) / f"{n}.npz", **results)

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 
 from mpigp.cli import build_parser, main
-from mpigp.ranks import connected
+from mpigp.mpi.communicator import connected
 
 if __name__ == "__main__":
     build_parser()  # loads the commands

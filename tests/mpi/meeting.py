@@ -14,8 +14,8 @@ import time
 import numpy as np
 from mpi4py import MPI
 
-from mpigp import survival
-from mpigp.survival import confirm, is_failure, survivors
+from mpigp.mpi import ulfm as survival
+from mpigp.mpi.ulfm import confirm, is_failure, survivors
 
 if __name__ == "__main__":
     comm = MPI.COMM_WORLD

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mpigp import streams
 from mpigp.cli import main
-from mpigp.ranks import launched_rank
+from mpigp.data import streams
+from mpigp.mpi.communicator import launched_rank
 
 
 @contextmanager

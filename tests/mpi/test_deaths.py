@@ -12,7 +12,7 @@ from fits import differences, fit
 from inputs import write_inputs
 from launching import ROOT, mpi_version, start
 
-from mpigp.launch import flags
+from mpigp.launch.mpiexec import flags
 
 LIMIT = 10  # seconds from a death to the end of the job
 LONG = 100_000  # iterations: more than are made before the kill

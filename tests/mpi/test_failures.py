@@ -9,7 +9,7 @@ from inputs import write_inputs
 from launching import Outcome, mpiexec
 
 from mpigp import native
-from mpigp.launch import without_banners
+from mpigp.launch.mpiexec import without_banners
 
 LIMIT = 10  # seconds: the promise; a start alone takes 2 to 4
 
@@ -25,7 +25,7 @@ def scripted(tmp_path: Path, text: str, *arguments: object, ranks: int = 3) -> O
 def test_an_exception_on_one_rank_ends_all(rank: int, tmp_path: Path) -> None:
     outcome = scripted(
         tmp_path,
-        "from mpigp.ranks import world\n"
+        "from mpigp.mpi.communicator import world\n"
         "comm = world()\n"
         f"if comm.rank == {rank}:\n"
         "    raise ValueError('a reason\\nin two lines')\n"
@@ -42,7 +42,7 @@ def test_a_rank_that_meets_an_error_over_a_dead_one_leaves_the_last_word_to_the_
         tmp_path,
         "import os, time\n"
         "from mpi4py import MPI\n"
-        "from mpigp.ranks import world\n"
+        "from mpigp.mpi.communicator import world\n"
         "comm = world()\n"
         "comm.Barrier()\n"
         "if comm.rank == 1:\n"
@@ -59,7 +59,7 @@ def test_an_error_of_mpi_itself_is_said(tmp_path: Path) -> None:
     outcome = scripted(
         tmp_path,
         "from mpi4py import MPI\n"
-        "from mpigp.ranks import world\n"
+        "from mpigp.mpi.communicator import world\n"
         "comm = world()\n"
         "if comm.rank == 1:\n"
         "    comm.Send(bytearray(1), dest=7)\n"
@@ -76,7 +76,7 @@ def test_a_line_and_its_end_are_written_at_once(tmp_path: Path) -> None:
     outcome = scripted(
         tmp_path,
         "import sys\n"
-        "from mpigp.ranks import world\n"
+        "from mpigp.mpi.communicator import world\n"
         "comm = world()\n"
         "class Log:\n"
         "    def write(self, text): print(repr(text))\n"
@@ -94,7 +94,7 @@ def test_the_way_to_an_exception_is_shown_on_request(tmp_path: Path, monkeypatch
     monkeypatch.setenv("MPIGP_TRACEBACK", "1")
     outcome = scripted(
         tmp_path,
-        "from mpigp.ranks import world\n"
+        "from mpigp.mpi.communicator import world\n"
         "def deep():\n"
         "    raise KeyError('lost')\n"
         "comm = world()\n"
@@ -114,7 +114,7 @@ def test_input_errors_of_some_ranks_are_raised_on_all(tmp_path: Path) -> None:
         "import sys\n"
         "from pathlib import Path\n"
         "from mpigp.errors import InputError\n"
-        "from mpigp.ranks import together, world\n"
+        "from mpigp.mpi.communicator import together, world\n"
         "comm = world()\n"
         "try:\n"
         "    with together(comm):\n"

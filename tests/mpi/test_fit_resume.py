@@ -24,8 +24,8 @@ from inputs import MODELS, Inputs, write_inputs
 from launching import KILL, LAUNCHERS, ROOT, Outcome, end_session, mpi_version, run, several
 from test_same_bits import contents
 
-from mpigp.launch import find_mpiexec, flags
-from mpigp.ranks import launched_rank
+from mpigp.launch.mpiexec import find_mpiexec, flags
+from mpigp.mpi.communicator import launched_rank
 
 N, M, Q, D = 700, 8, 2, 3
 ITERATIONS, HOLD = 60, 15

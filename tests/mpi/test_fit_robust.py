@@ -335,7 +335,8 @@ def test_the_checkpoints_themselves_can_be_resumed(checkpoints: dict[str, bytes]
 
 FULL = """
 import resource, signal, sys
-from mpigp import checkpoint, ranks
+from mpigp.fit import checkpoint
+from mpigp.mpi import communicator as ranks
 from mpigp.cli import main
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write then fails, as on a full disk

@@ -15,7 +15,7 @@ from launching import several
 
 import mpigp
 from mpigp.chunks import share
-from mpigp.phases import PHASES
+from mpigp.mpi.timers import PHASES
 
 N, RANKS = 277, 3
 

@@ -11,10 +11,10 @@ from inputs import MODELS, write_inputs
 from launching import run, several
 from mpi4py import MPI
 
-from mpigp.models import MODELS as ENGINE
-from mpigp.parameters import Globals
-from mpigp.rounds import Evaluator
-from mpigp.rows import Rows
+from mpigp.gp.parameters import Globals
+from mpigp.gp.statistics import MODELS as ENGINE
+from mpigp.mpi.evaluator import Evaluator
+from mpigp.mpi.rows import Rows
 
 
 def message_lengths(model: str, m: int, q: int, d: int) -> list[int]:

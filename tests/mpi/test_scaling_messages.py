@@ -17,7 +17,7 @@ from launching import LAUNCHERS, ROOT, end_marked, marked, run
 from test_resources import message_lengths
 
 from mpigp.chunks import share
-from mpigp.phases import PHASES
+from mpigp.mpi.timers import PHASES
 
 M, Q, D = 20, 3, 2
 COUNTS = (1, 2, 4, 8, 16)

@@ -6,8 +6,8 @@ import sys
 import numpy as np
 
 from mpigp.cli import main
-from mpigp.ranks import launched_rank
-from mpigp.streams import Stream
+from mpigp.data.streams import Stream
+from mpigp.mpi.communicator import launched_rank
 
 if __name__ == "__main__":
     rank, left = int(sys.argv[1]), int(sys.argv[2])

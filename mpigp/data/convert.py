@@ -1,0 +1,185 @@
+"""Tables become data files: which columns are X, Y and labels, and the copying of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from mpigp.data.tables import NpzTable, Table, number
+from mpigp.errors import InputError
+
+MAX_CLASSES = 2**16  # distinct labels; all of them are in memory
+
+
+class Assignment(NamedTuple):
+    """The columns that become `/X` and `/Y`, and the one that becomes `/labels`."""
+
+    x: list[int]
+    y: list[int]
+    label: int | None
+
+
+def select(table: Table, wanted: Sequence[str], option: str) -> list[int]:
+    """The columns that these names or numbers mean."""
+    names = table.names or []
+    columns: list[int] = []
+    for word in wanted:
+        if names.count(word) > 1:
+            raise InputError(f"{table.path}: {option}: several columns are named {word}: give a number")
+        if word in table.groups:
+            columns += table.groups[word]
+        elif word in names:
+            columns.append(names.index(word))
+        elif word.isdecimal() and int(word) < table.width:
+            columns.append(int(word))
+        else:
+            known = [*table.groups, *names][:20]
+            raise InputError(
+                f"{table.path}: {option}: no column {word!r}: give names"
+                f"{' (' + ', '.join(known) + ')' if known else ''} or numbers from 0 to {table.width - 1}"
+            )
+    return columns
+
+
+def assign(table: Table, x: Sequence[str] | None, y: Sequence[str] | None, labels: str | None) -> Assignment:
+    """Decide what the columns are; where only X or only Y is named, the other gets the columns that are left.
+
+    Where neither is named everything is Y, except that in an NPZ file with an array Y, the arrays X, Y and
+    labels are what their names say.
+    """
+    if isinstance(table, NpzTable) and x is None and y is None and "Y" in table.groups:
+        x, y = [name for name in ("X",) if name in table.groups], ["Y"]
+        labels = labels or ("labels" if "labels" in table.groups else None)
+    chosen = [] if labels is None else select(table, [labels], "--labels")
+    if len(chosen) > 1:
+        raise InputError(f"{table.path}: --labels {labels}: has {len(chosen)} columns: choose one column")
+    x_columns = select(table, x or [], "--x-columns")
+    y_columns = select(table, y or [], "--y-columns")
+    named = Counter([*x_columns, *y_columns])
+    for column, times in named.items():
+        if times > 1:
+            raise InputError(f"{table.path}: column {table.name(column)} is chosen twice: choose it once")
+    left = [column for column in range(table.width) if column not in named and column not in chosen]
+    if y is None:
+        y_columns = left
+    elif x is None:
+        x_columns = left
+    if not x_columns and not y_columns:
+        raise InputError(f"{table.path}: no column is left for X or Y: choose --x-columns or --y-columns")
+    return Assignment(x_columns, y_columns, chosen[0] if chosen else None)
+
+
+class Classes:
+    """The distinct labels of a column, numbered as they appear."""
+
+    def __init__(self, table: Table, column: int) -> None:
+        self.path, self.column = table.path, table.name(column)
+        self.codes: dict[str, int] = {}
+
+    def encode(self, labels: NDArray, first: int) -> NDArray[np.int32]:
+        """The numbers of these labels, the first of which stands in row `first`."""
+        distinct, inverse = np.unique(labels, return_inverse=True)
+        texts = [str(label).strip() for label in distinct.tolist()]
+        for position, text in enumerate(texts):
+            if text in ("", "nan"):
+                row = first + int(np.argmax(inverse == position)) + 1
+                raise InputError(
+                    f"{self.path}, row {row}, column {self.column}: the label is missing: "
+                    "fill it in, or leave --labels out"
+                )
+            self.codes.setdefault(text, len(self.codes))
+        if len(self.codes) > MAX_CLASSES:
+            raise InputError(
+                f"{self.path}, column {self.column}: holds more than {MAX_CLASSES} different labels: "
+                "choose a column that names classes"
+            )
+        return np.array([self.codes[text] for text in texts], np.int32)[inverse]
+
+    def final(self) -> tuple[NDArray[np.int32], list[str] | None]:
+        """What each number becomes: its label where all are integers, else its place among sorted classes."""
+        try:
+            values = np.array([number(text) for text in self.codes])
+        except ValueError:
+            values = np.array([np.nan])
+        if np.all(np.abs(values) < 2**31) and np.all(values == np.rint(values)):
+            return values.astype(np.int32), None
+        places = {text: place for place, text in enumerate(sorted(self.codes))}
+        return np.array([places[text] for text in self.codes], np.int32), list(places)
+
+
+class Datasets:
+    """The datasets X, Y and labels of a file that is being written, filled from their first row on.
+
+    They are contiguous where the number of rows is known; where it is None they grow in chunks of rows.
+    """
+
+    def __init__(self, file: h5py.File, rows: int | None) -> None:
+        self.file, self.rows = file, rows
+
+    def create(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> h5py.Dataset:
+        """Add a dataset whose rows have this shape."""
+        if self.rows is not None:
+            return self.file.create_dataset(name, shape=(self.rows, *shape), dtype=dtype)
+        chunk = max(2**16 // max(shape, default=1), 1)
+        return self.file.create_dataset(
+            name, shape=(0, *shape), maxshape=(None, *shape), chunks=(chunk, *shape), dtype=dtype
+        )
+
+    def put(self, name: str, first: int, block: NDArray) -> None:
+        """Write a block of rows that begins at row `first`."""
+        dataset = self.file[name]
+        if self.rows is None:
+            dataset.resize(first + len(block), axis=0)
+        dataset[first : first + len(block)] = block
+
+
+def write(
+    table: Table,
+    assignment: Assignment,
+    file: h5py.File,
+    dtype: np.dtype | None,
+    advance: Callable[[int], object],
+) -> tuple[int, int]:
+    """Copy the columns into an open data file, block by block; count the rows and the missing values.
+
+    `dtype` None lets the table decide. `advance` is told how much each block has read, in the table's unit.
+    """
+    columns = [*assignment.x, *assignment.y]
+    total = table.rows(columns if assignment.label is None else [*columns, assignment.label])
+    datasets = Datasets(file, total)
+    parts = {"X": slice(0, len(assignment.x)), "Y": slice(len(assignment.x), len(columns))}
+    parts = {name: part for name, part in parts.items() if columns[part]}
+    for name, part in parts.items():
+        dataset = datasets.create(name, (len(columns[part]),), dtype or table.dtype(columns[part]))
+        if table.names:
+            dataset.attrs["columns"] = [table.names[column] for column in columns[part]]
+    classes = None
+    if assignment.label is not None:
+        classes = Classes(table, assignment.label)
+        datasets.create("labels", (), np.dtype(np.int32))
+
+    rows = missing = done = 0
+    for block in table.blocks(columns, assignment.label):
+        for name, part in parts.items():
+            datasets.put(name, rows, block.values[:, part])
+        if classes is not None and block.labels is not None:
+            datasets.put("labels", rows, classes.encode(block.labels, rows))
+        rows += len(block.values)
+        missing += int(np.isnan(block.values).sum())
+        advance(block.done - done)
+        done = block.done
+    if rows == 0:
+        raise InputError(f"{table.path}: holds no rows: give a file with rows")
+    if classes is not None:
+        label_of, names = classes.final()
+        for first in range(0, rows, 2**20):
+            codes = file["labels"][first : first + 2**20]
+            datasets.put("labels", first, label_of[codes])
+        if names is not None:
+            file["labels"].attrs["classes"] = names
+    return rows, missing

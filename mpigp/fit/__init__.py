@@ -1,0 +1,1 @@
+"""A fit from start to end: options, start, optimizers, checkpoints, recovery."""

@@ -1,0 +1,76 @@
+"""What a fit would take, without running it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from mpigp.chunks import chunk_rows, share
+from mpigp.data.streams import BLOCK_BYTES
+from mpigp.fit.setup import Options
+from mpigp.gp.parameters import Globals
+from mpigp.gp.statistics import model_of
+from mpigp.mpi.evaluator import Evaluator
+from mpigp.mpi.rows import Rows
+from mpigp.numerics.reproducible_sum import DIGITS
+from mpigp.types import Comm
+
+PROCESS = 100e6  # bytes of Python and its libraries
+VECTORS = {"lbfgs": 25, "scg": 6, "gd": 4}  # as long as mu and S together, that an optimiser holds
+BLOCKS = 5  # of a stream that are in memory at a time, in one form or another
+KEPT = {"lbfgs": 22, "scg": 3, "gd": 2}  # of them, that a copy for the death of ranks holds
+COPIES = 4  # the last two, each of its own rows and its neighbour's
+SAMPLE = 4  # chunks that are timed
+
+
+def row_numbers(options: Options, q: int, d: int, copies: bool) -> int:
+    """Return how many numbers a fit holds for each row in memory; `copies` where ranks keep some of each other's."""
+    latent = options.model == "gplvm"
+    vectors = VECTORS[options.optimizer] + KEPT[options.optimizer] * COPIES * copies
+    return d + q * (1 + 3 * latent) + 2 * q * latent * vectors
+
+
+def dry_run(
+    options: Options, comm: Comm, n: int, q: int, d: int, stream: bool = False, copies: bool = False
+) -> dict[str, Any]:
+    """Print and return memory per rank, bytes per iteration, and seconds per iteration, estimated from a few chunks."""
+    m, latent = options.inducing, options.model == "gplvm"
+    largest = max(share(n, rank, comm.size).rows for rank in range(comm.size))
+    numbers = row_numbers(options, q, d, copies) - (d if latent else q + d) * stream
+    memory = PROCESS + 8 * largest * numbers + (BLOCKS * BLOCK_BYTES if stream else 0)
+    messages = sample(options, m, q, d)
+    vectors = DIGITS * 8 * (2 * 21 + 1 if options.optimizer == "lbfgs" else 3)
+    figures = {
+        "memory_per_rank": memory,
+        "bytes_per_iteration": messages["bytes"] + vectors,
+        "seconds_per_iteration": messages["seconds_per_row"] * largest / options.threads,
+        "rows_per_rank": largest,
+    }
+    figures["seconds"] = figures["seconds_per_iteration"] * options.max_iter
+    if comm.rank == 0:
+        print(f"{largest} rows per rank, about {memory / 1e6:.0f} MB of memory each")
+        print(f"{figures['bytes_per_iteration'] / 1e3:.0f} kB of messages per rank and iteration")
+        print(
+            f"about {figures['seconds_per_iteration']:.2g} s per iteration, at most {figures['seconds']:.3g} s in all"
+        )
+    return figures
+
+
+def sample(options: Options, m: int, q: int, d: int) -> dict[str, float]:
+    """Time an evaluation of a few chunks of random rows on this rank; return seconds per row and bytes of messages."""
+    from mpi4py import MPI
+
+    rng = np.random.default_rng(0)
+    n = SAMPLE * chunk_rows(10**9)
+    mu, Y = rng.standard_normal((n, q)), rng.standard_normal((n, d))
+    S = np.full((n, q), 0.1) if options.model == "gplvm" else None
+    rows = Rows(MPI.COMM_SELF, n, mu, S, Y)
+    evaluator = Evaluator(MPI.COMM_SELF, model_of(options.model, options.kernel), rows, m, q)
+    parameters = Globals(rng.standard_normal((m, q)), 1.0, np.full(q, 1 / q), 100.0)
+    evaluator(parameters, options.jitter)
+    evaluator.phases.clear()
+    start = time.perf_counter()
+    evaluator(parameters, options.jitter)
+    return {"seconds_per_row": (time.perf_counter() - start) / n, "bytes": float(evaluator.phases.bytes)}

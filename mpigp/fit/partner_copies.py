@@ -1,0 +1,199 @@
+"""Copies of a fit in memory: each rank keeps its own rows' state at an iteration, and that of the rank before it.
+
+When ranks die, the others still hold all rows between them, unless two neighbours died at once: what a rank lost, the
+next one has. From its copies a fit goes on with the same bits on the ranks that are left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mpigp.chunks import share
+from mpigp.fit.loop import Fit
+from mpigp.fit.trace import Trace
+from mpigp.mpi.ulfm import confirm
+from mpigp.mpi.vectors import MultiVector
+from mpigp.types import Comm, Floats
+
+SHARE = 0.02  # of the time that copies may take
+SLOW = 2.5e8  # bytes per second of a copy, before one was timed
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The state of a fit at an iteration.
+
+    rank, size : whose rows these are, of how many ranks
+    rows : (vectors, rows, q), the local parts of all vectors.   before : those of the rank before
+    shared : all shared parts, one after the other.   numbers, trace : the rest, the same for all ranks
+    """
+
+    iteration: int
+    rank: int
+    size: int
+    rows: Floats
+    before: Floats
+    shared: Floats
+    numbers: dict[str, Any]
+    trace: Trace
+
+
+def take(comm: Comm, fit: Fit, old: Copy | None = None) -> Copy:
+    """Return a copy of the fit as it is between two iterations; all ranks have theirs, or raise. Called by all.
+
+    old : one whose memory may be used again, which is faster than new
+    """
+    n, q = fit.objective.evaluator.rows.n, fit.objective.q
+    blocks = fit.optimizer.vectors().values()
+    parts = [by_row(block, share(n, comm.rank, comm.size).rows, q) for block in blocks]
+    reuse = old is not None and (old.rank, old.size) == (comm.rank, comm.size)
+    rows = np.concatenate(parts, out=old.rows if reuse and old is not None else None)
+    shared = np.concatenate([block.shared.ravel() for block in blocks])
+    comm.Bcast(shared)  # rank 0's counts
+    before_shape = len(rows), share(n, (comm.rank - 1) % comm.size, comm.size).rows, q
+    before = old.before if reuse and old is not None else np.empty(before_shape)
+    comm.Sendrecv(rows, (comm.rank + 1) % comm.size, recvbuf=before, source=(comm.rank - 1) % comm.size)
+    numbers = {name: np.array(value) for name, value in (fit.numbers() | fit.optimizer.numbers()).items()}
+    trace = Trace(**{name: list(series) for name, series in vars(fit.trace).items()})
+    confirm(comm)
+    return Copy(fit.iteration, comm.rank, comm.size, rows, before, shared, numbers, trace)
+
+
+def by_row(block: MultiVector, rows: int, q: int) -> Floats:
+    """Return the local parts of a block as (vectors, rows, q), in its memory."""
+    return block.local.reshape(block.local.shape[0] * block.local.shape[1], rows, q)
+
+
+def size_of(fit: Fit) -> int:
+    """Return the bytes of this rank's part of a copy."""
+    return sum(block.local.nbytes + block.shared.nbytes for block in fit.optimizer.vectors().values())
+
+
+class Holder(NamedTuple):
+    """Who has the rows of a rank: the rank now, and whether they were its own (or those of the rank before it)."""
+
+    rank: int
+    own: bool
+
+
+def holders(places: list[int], size: int) -> list[Holder] | None:
+    """Return who holds the rows of each of `size` ranks when some are gone; None where rows are lost.
+
+    places : by rank now, the rank that it was then
+    """
+    now = {then: rank for rank, then in enumerate(places)}
+    found = [
+        Holder(now[then], True) if then in now else Holder(now.get((then + 1) % size, -1), False)
+        for then in range(size)
+    ]  # fmt: skip
+    return found if all(holder.rank >= 0 for holder in found) else None
+
+
+class Piece(NamedTuple):
+    """Rows [first, last) on their way: of rank `then`, from one rank now to another."""
+
+    then: int
+    source: int
+    target: int
+    first: int
+    last: int
+
+
+def pieces(n: int, held: list[Holder], size: int) -> Iterator[Piece]:
+    """Yield the pieces that bring all n rows from who holds them to `size` ranks, in one order on all ranks."""
+    for then, holder in enumerate(held):
+        start, stop = share(n, then, len(held))
+        for target in range(size):
+            wanted = share(n, target, size)
+            first, last = max(start, wanted.start), min(stop, wanted.stop)
+            if first < last:
+                yield Piece(then, holder.rank, target, first, last)
+
+
+def restore(comm: Comm, fit: Fit, copy: Copy, held: list[Holder]) -> None:
+    """Take a new fit to where its copies are. Called by all ranks.
+
+    Messages are plain numbers whose lengths every rank knows; the caller confirms them before it forgets its copy.
+    """
+    n, q, vectors = fit.objective.evaluator.rows.n, fit.objective.q, len(copy.rows)
+    own = share(n, comm.rank, comm.size)
+    sent: list[list[Floats]] = [[np.empty(0)] for _ in range(comm.size)]
+    counts = np.zeros(comm.size, int)  # of numbers from each rank
+    for then, source, target, first, last in pieces(n, held, comm.size):
+        if source == comm.rank:
+            at = first - share(n, then, copy.size).start
+            piece = (copy.rows if held[then].own else copy.before)[:, at : at + last - first]
+            if target == comm.rank:
+                _put(fit, own.rows, first - own.start, piece)
+            else:
+                sent[target].append(piece.ravel())
+        elif target == comm.rank:
+            counts[source] += vectors * (last - first) * q
+    outgoing = [np.concatenate(each) for each in sent]
+    received = np.empty(counts.sum())
+    comm.Alltoallv([np.concatenate(outgoing), [len(each) for each in outgoing]], [received, counts])
+
+    place = np.cumsum(counts) - counts  # in `received`, by rank that sent
+    for _, source, target, first, last in pieces(n, held, comm.size):
+        if target == comm.rank != source:
+            size = vectors * (last - first) * q
+            piece = received[place[source] : place[source] + size].reshape(vectors, last - first, q)
+            _put(fit, own.rows, first - own.start, piece)
+            place[source] += size
+    place_shared = 0
+    for block in fit.optimizer.vectors().values():
+        block.shared[...] = copy.shared[place_shared : place_shared + block.shared.size].reshape(block.shared.shape)
+        place_shared += block.shared.size
+    fit.optimizer.restore(copy.numbers)
+    trace = Trace(**{name: list(series) for name, series in vars(copy.trace).items()})
+    fit.restore(trace, bool(copy.numbers["held"]), int(copy.numbers["before"]))
+
+
+def _put(fit: Fit, rows: int, first: int, piece: Floats) -> None:
+    """Put a piece (vectors, ., q), which begins at the rank's row `first` of `rows`, into the optimiser's vectors."""
+    vector = 0
+    for block in fit.optimizer.vectors().values():
+        local = by_row(block, rows, piece.shape[2])
+        local[:, first : first + piece.shape[1]] = piece[vector : vector + len(local)]
+        vector += len(local)
+
+
+class PartnerCheckpoints:
+    """Keeps a copy of a fit fresh, for a small share of its time; count and seconds are of all that were taken."""
+
+    def __init__(self) -> None:
+        self.copy: Copy | None = None
+        self._spare: Copy | None = None  # the one before, for its memory
+        self.count, self.seconds = 0, 0.0
+        self._taken, self._cost = time.monotonic(), 0.0
+
+    def refresh(self, comm: Comm, fit: Fit, at_once: bool = False) -> None:
+        """Take a copy `at_once`, or if rank 0's clock says that it is worth its while. Called by all ranks."""
+        if comm.size == 1:
+            return  # nobody is left to outlive it
+        now = time.monotonic()
+        cost = self._cost or size_of(fit) / SLOW
+        due = np.array([at_once or SHARE * (now - self._taken) >= cost])
+        comm.Bcast(due)
+        if not due[0]:
+            return
+        taken = take(comm, fit, self._spare)  # raises where not all have theirs; then the last one stays
+        self._spare, self.copy = self.copy, taken
+        self._taken = time.monotonic()
+        self._cost = self._taken - now
+        self.count, self.seconds = self.count + 1, self.seconds + self._cost
+
+    def holders(self, comm: Comm) -> list[Holder] | None:
+        """Return who holds the rows of each rank at the time of the copies; None where rows are lost. Called by all."""
+        mine = np.array([-1, -1, -1] if self.copy is None else [self.copy.iteration, self.copy.size, self.copy.rank])
+        found = np.empty((comm.size, 3), mine.dtype)
+        comm.Allgather(mine, found)
+        confirm(comm)
+        if (found[:, :2] != found[0, :2]).any() or found[0, 0] < 0:
+            return None
+        return holders(found[:, 2].tolist(), int(found[0, 1]))

@@ -1,0 +1,173 @@
+"""Inducing inputs to start from: rows of the inputs that explain the others, cluster centres, or random rows.
+
+Every function gets this rank's rows X (rows, q), the first of which is row `start` of n, and returns the same Z (m, q)
+on all ranks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from mpigp.chunks import chunk_rows, share
+from mpigp.data.streams import Columns, blocks
+from mpigp.errors import InputError
+from mpigp.mpi.totals import extremes, row_sums
+from mpigp.types import Comm, Floats
+
+Indices = NDArray[np.int64]
+
+ROWS_STREAM = 2  # keeps these random numbers apart from others of the same seed
+GREEDY_ROWS = 20_000
+EXPLAINED = 1e-10
+"""Conditional variance, of a prior variance of one, below which a row adds nothing but rounding."""
+
+
+def random_rows(comm: Comm, n: int, start: int, X: Columns, m: int, seed: int) -> Floats:
+    """Return m distinct rows, drawn by their numbers from the seed alone, in the order of the data."""
+    _check(n, m)
+    return _take(comm, start, X, _draw(n, m, seed))
+
+
+def greedy(comm: Comm, n: int, start: int, X: Columns, m: int, alpha: Floats, seed: int = 0) -> Floats:
+    """Return rows chosen one after the other, each that whose function value the ones before explain least.
+
+    This is the pivoted Cholesky factorisation of k(x, x') = exp(−½ Σ α_q (x_q − x'_q)²). With the conditional variances
+    v, initially 1, step j takes the pivot p = argmax v (of equals, the first row) and
+
+        L_j = (k(·, x_p) − Σ_{i<j} L_i L_ip) / √v_p      v ← v − L_j²
+
+    It covers the inputs evenly, their rim first: too few points for such lengthscales leave the crowd unexplained.
+    Of more than 20,000 rows only so many are looked at, drawn from the seed and the same on any number of ranks: every
+    rank holds these, and its share of L. When they are all explained, the rest of Z are random ones of them.
+
+    Parameters
+    ----------
+    alpha : (q,), the ARD weights
+    """
+    from mpi4py import MPI
+
+    _check(n, m)
+    looked_at = min(n, max(GREEDY_ROWS, m))
+    candidates = _take(comm, start, X, _draw(n, looked_at, seed))
+    chosen: list[int] = []
+    with threadpool_limits(limits=1, user_api="blas"):
+        factor = _Factor(comm, candidates * np.sqrt(alpha), m)
+        largest = np.zeros(1, np.dtype([("variance", "f8"), ("index", "i4")], align=True))
+        while len(chosen) < m:
+            largest[0] = factor.least_explained()
+            comm.Allreduce(MPI.IN_PLACE, [largest, MPI.DOUBLE_INT], op=MPI.MAXLOC)
+            variance, pivot = largest[0].item()
+            if variance < EXPLAINED:
+                break
+            factor.add(pivot, variance)
+            chosen.append(pivot)
+    others = np.setdiff1d(np.arange(looked_at), chosen)
+    filled = others[_draw(len(others), m - len(chosen), seed)]
+    return candidates[[*chosen, *filled]]
+
+
+def kmeans(comm: Comm, n: int, start: int, X: Columns, m: int, seed: int, iterations: int = 20) -> Floats:
+    """Return cluster centres by Lloyd's algorithm, started from random rows; an empty cluster keeps its centre."""
+    Z = random_rows(comm, n, start, X, m, seed)
+    origin = Z.mean(axis=0)
+    low, high = extremes(comm, X)
+    bound = np.tile(n * np.append(np.maximum(-low, high), 1.0), (m, 1))
+    with threadpool_limits(limits=1, user_api="blas"):
+        for _ in range(iterations):
+            totals = row_sums(comm, n, X, partial(_sums_and_counts, Z=Z, origin=origin), bound)
+            sums, counts = totals[:, :-1], totals[:, -1:]
+            moved = np.where(counts > 0, sums / np.maximum(counts, 1.0), Z)
+            if (moved == Z).all():
+                break
+            Z = moved
+    return Z
+
+
+def _sums_and_counts(rows: Floats, Z: Floats, origin: Floats) -> Floats:
+    """Return the sum (m, q) of the rows nearest to each centre Z (m, q), and in a last column their number.
+
+    ‖x − z‖² less what all centres share is ‖z‖² − 2 xᵀz, which keeps its digits when x and z are taken from an origin
+    amid them.
+    """
+    centres = Z - origin
+    nearest = np.argmin((centres * centres).sum(axis=1) - 2.0 * ((rows - origin) @ centres.T), axis=1)
+    values = np.column_stack([rows, np.ones(len(rows))])
+    columns = values.shape[1]
+    place = nearest[:, None] * columns + np.arange(columns)
+    totals = np.bincount(place.ravel(), values.ravel(), minlength=len(Z) * columns)
+    return totals.reshape(len(Z), columns).astype(np.float64, copy=False)
+
+
+class _Factor:
+    """A rank's columns of the pivoted Cholesky factor L (m, candidates), chunk by chunk, and conditional variances.
+
+    Parameters
+    ----------
+    points : (candidates, q), √α x of all ranks' candidates
+    """
+
+    def __init__(self, comm: Comm, points: Floats, m: int) -> None:
+        self.comm, self.points, self.steps = comm, points, 0
+        count = len(points)
+        self.stops = [share(count, rank, comm.size).stop for rank in range(comm.size)]
+        self.start, stop = share(count, comm.rank, comm.size)
+        self.chunk = chunk_rows(count)
+        chunks = [
+            points[first : min(stop, first + self.chunk)].T.copy() for first in range(self.start, stop, self.chunk)
+        ]
+        self.transposed = chunks
+        self.L = [np.empty((m, chunk.shape[1])) for chunk in chunks]
+        self.variances = np.ones(stop - self.start)
+
+    def least_explained(self) -> tuple[float, int]:
+        """Return the largest conditional variance of this rank, and the first candidate that has it."""
+        if not len(self.variances):
+            return -np.inf, len(self.points)
+        local = int(np.argmax(self.variances))
+        return self.variances[local], self.start + local
+
+    def add(self, pivot: int, variance: float) -> None:
+        """Make the candidate `pivot` of this conditional variance the next row of L."""
+        j, owner = self.steps, bisect_right(self.stops, pivot)
+        ours, local = owner == self.comm.rank, pivot - self.start
+        before = np.empty(j)
+        if ours:
+            before[:] = self.L[local // self.chunk][:j, local % self.chunk]
+        self.comm.Bcast(before, root=owner)
+        x = self.points[pivot][:, None]
+        for number, (chunk, L) in enumerate(zip(self.transposed, self.L, strict=True)):
+            difference = chunk - x
+            L[j] = np.exp(-0.5 * (difference * difference).sum(axis=0))
+            L[j] -= before @ L[:j]
+            L[j] /= np.sqrt(variance)
+            self.variances[number * self.chunk : (number + 1) * self.chunk] -= L[j] * L[j]
+        if ours:
+            self.variances[local] = 0.0
+        self.steps += 1
+
+
+def _check(n: int, m: int) -> None:
+    if m > n:
+        raise InputError(f"--inducing {m}: the data have {n} rows: choose at most {n} inducing points")
+
+
+def _draw(n: int, m: int, seed: int) -> Indices:
+    """Return m of the numbers below n, in order."""
+    return np.sort(np.random.default_rng([seed, ROWS_STREAM]).choice(n, m, replace=False, shuffle=False))
+
+
+def _take(comm: Comm, start: int, X: Columns, numbers: Indices) -> Floats:
+    """Return the rows of these numbers, which are in order, from whichever rank has them."""
+    from mpi4py import MPI
+
+    rows = np.zeros((len(numbers), X.shape[1]))
+    for origin, (block,) in blocks(X):
+        first, last = np.searchsorted(numbers, (start + origin, start + origin + len(block)))
+        rows[first:last] = block[numbers[first:last] - start - origin]
+    comm.Allreduce(MPI.IN_PLACE, rows.view(np.int64), op=MPI.SUM)  # bits: all other ranks have zeros there
+    return rows

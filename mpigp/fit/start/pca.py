@@ -1,0 +1,140 @@
+"""Latent means to start a GPLVM from: principal components of the outputs, or random numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+from threadpoolctl import threadpool_limits
+
+from mpigp.chunks import chunk_rows, share
+from mpigp.data.streams import Columns, blocks
+from mpigp.errors import InputError
+from mpigp.fit.start.standardize import power_of_two, standardization
+from mpigp.mpi.totals import extremes, row_sums
+from mpigp.types import Comm, Floats
+
+LATENT_STREAM = 1  # keeps these random numbers apart from others of the same seed
+COVARIANCE_COLUMNS = 500  # with more columns than these, a sketch instead of the d × d covariance
+POWER_ITERATIONS = 6
+NO_VARIANCE = 1e-12  # of the largest: such directions are rounding
+FILL_DEVIATION = 0.1
+
+
+def random_latent(n: int, start: int, stop: int, q: int, seed: int) -> Floats:
+    """Return rows [start, stop) of n standard normal latent means (n, q); each chunk has a generator of its own."""
+    rows, chunk = np.empty((stop - start, q)), chunk_rows(n)
+    for number in range(start // chunk, -(-stop // chunk)):
+        origin = number * chunk
+        first, last = max(start, origin), min(stop, origin + chunk)
+        generator = np.random.default_rng([seed, LATENT_STREAM, number])
+        rows[first - start : last - start] = generator.standard_normal((last - origin, q))[first - origin :]
+    return rows
+
+
+def pca(comm: Comm, n: int, Y: Columns, q: int) -> Floats:
+    """Return the first q principal components of all rows, each of unit variance, in the order of their variances.
+
+    The largest entry of each direction is positive. Where the data vary in fewer than q directions, the other columns
+    are small random numbers.
+
+    Parameters
+    ----------
+    n : rows of all ranks together
+    Y : (rows, d), this rank's; standardised or not, they are centred here
+
+    Returns
+    -------
+    mu : (rows, q), this rank's
+    """
+    d = Y.shape[1]
+    if q > d:
+        raise InputError(
+            f"--latent {q}: the data have {d} columns and so no more principal components: "
+            f"use --init random, or --latent {d} or less"
+        )
+    mean = standardization(comm, n, Y, "center")[0].mean
+    low, high = extremes(comm, Y)
+    centred = _Centred(comm, n, Y, mean, power_of_two(np.maximum(high - mean, mean - low).max()))
+    with threadpool_limits(limits=1, user_api="blas"):
+        values, directions = _directions(centred, q) if d <= COVARIANCE_COLUMNS else _sketched(centred, q)
+        mu = centred.project(directions)
+    standardization(comm, n, mu, "scale")[0].apply(mu)
+    missing = values <= NO_VARIANCE * values[0]
+    if missing.any():
+        first, last = share(n, comm.rank, comm.size)
+        mu[:, missing] = FILL_DEVIATION * random_latent(n, first, last, q, seed=0)[:, missing]
+    return mu
+
+
+class _Centred:
+    """The rows c = (Y − mean) / unit, all below 2 in magnitude, made chunk by chunk."""
+
+    def __init__(self, comm: Comm, n: int, Y: Columns, mean: Floats, unit: Floats) -> None:
+        self.comm, self.n, self.Y, self.mean, self.unit = comm, n, Y, mean, unit
+        self.d = Y.shape[1]
+
+    def of(self, Y: Floats) -> Floats:
+        return (Y - self.mean) / self.unit
+
+    def covariance(self) -> Floats:
+        """Return Σ c cᵀ (d, d)."""
+
+        def sums(Y: Floats) -> Floats:
+            c = self.of(Y)
+            return c.T @ c
+
+        return row_sums(self.comm, self.n, self.Y, sums, np.full((self.d, self.d), 4.0 * self.n))
+
+    def times(self, W: Floats) -> Floats:
+        """Return Σ c cᵀ W (d, k) for orthonormal columns W (d, k), so that |cᵀ w| ≤ ‖c‖ ≤ 2 √d."""
+
+        def sums(Y: Floats) -> Floats:
+            c = self.of(Y)
+            return c.T @ (c @ W)
+
+        return row_sums(self.comm, self.n, self.Y, sums, np.full(W.shape, 4.0 * self.n * self.d**0.5))
+
+    def project(self, directions: Floats) -> Floats:
+        """Return this rank's cᵀ directions, (rows, q)."""
+        result, chunk = np.empty((len(self.Y), directions.shape[1])), chunk_rows(self.n)
+        for origin, (Y,) in blocks(self.Y):
+            for first in range(0, len(Y), chunk):
+                result[origin + first : origin + first + chunk] = self.of(Y[first : first + chunk]) @ directions
+        return result
+
+
+def _directions(centred: _Centred, q: int) -> tuple[Floats, Floats]:
+    """Return the q largest eigenvalues (q,) of Σ c cᵀ and their eigenvectors (d, q)."""
+    return _leading(centred.comm, centred.covariance(), np.eye(centred.d), q)
+
+
+def _sketched(centred: _Centred, q: int) -> tuple[Floats, Floats]:
+    """Return nearly the same from a random range finder with power iterations (Halko, Martinsson and Tropp 2011)."""
+    width = min(centred.d, 2 * q + 10)
+    W = np.random.default_rng([0, LATENT_STREAM]).standard_normal((centred.d, width))
+    for _ in range(POWER_ITERATIONS):
+        W = centred.times(_orthonormal(centred.comm, W))
+    W = _orthonormal(centred.comm, W)
+    return _leading(centred.comm, W.T @ centred.times(W), W, q)
+
+
+def _orthonormal(comm: Comm, W: Floats) -> Floats:
+    """Return an orthonormal basis (d, k) of the columns of W, rank 0's."""
+    basis: Floats = scipy.linalg.qr(W, mode="economic")[0] if comm.rank == 0 else W
+    basis = np.ascontiguousarray(basis)
+    comm.Bcast(basis)
+    return basis
+
+
+def _leading(comm: Comm, matrix: Floats, basis: Floats, q: int) -> tuple[Floats, Floats]:
+    """Return the q largest eigenvalues of a matrix (k, k) in a basis (d, k), and their directions (d, q): rank 0's."""
+    packed = np.empty((1 + len(basis), q))
+    if comm.rank == 0:
+        k = len(matrix)
+        values, vectors = scipy.linalg.eigh((matrix + matrix.T) / 2, subset_by_index=[k - q, k - 1])
+        packed[0], packed[1:] = values[::-1], basis @ vectors[:, ::-1]
+        size = np.abs(packed[1:])
+        largest = np.argmax(size >= (1 - 1e-6) * size.max(axis=0), axis=0)  # of several that agree, the first
+        packed[1:] *= np.where(packed[1 + largest, np.arange(q)] < 0, -1.0, 1.0)
+    comm.Bcast(packed)
+    return packed[0], np.ascontiguousarray(packed[1:])

@@ -1,0 +1,68 @@
+"""Means and standard deviations of columns whose rows are spread over ranks: the same bits on any number of them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from mpigp.data.streams import Columns
+from mpigp.files.model_file import Standardization
+from mpigp.mpi.totals import extremes, row_sums
+from mpigp.types import Comm, Floats
+
+Mode = Literal["scale", "center", "none"]
+
+ROUNDING = 2 * float(np.finfo(float).eps)
+"""A column whose standard deviation is no larger, relative to its largest entry, does not vary but is rounded."""
+
+
+def power_of_two(magnitudes: Floats) -> Floats:
+    """Return powers of two u with 1 ≤ magnitude / u < 2: to divide by them rounds nothing, and squares stay finite."""
+    return np.ldexp(1.0, np.frexp(magnitudes)[1] - 1)
+
+
+def standardization(comm: Comm, n: int, values: Columns, mode: Mode) -> tuple[Standardization, list[int]]:
+    """Return what takes columns to mean zero and variance one, and the columns that are constant.
+
+    With x counted from the middle of its column's range, in units of about half of it, and the first mean rounded,
+
+        mean = Σ x / n      c = x − mean      mean ← mean + Σ c / n      variance = Σ c² / n − (Σ c / n)²
+
+    where NaN entries are missing: they take no part, and n is the number of those that are there.
+
+    Parameters
+    ----------
+    n : rows of all ranks together
+    values : (rows, columns), this rank's
+    mode : "scale" for both, "center" for mean zero alone (scale 1), "none" for the columns as they are
+
+    Returns
+    -------
+    standardisation : mean (columns,) and scale (columns,); the scale of a constant column is 1
+    constant : the numbers of the columns whose variance is zero up to rounding; none are looked for in mode "none"
+    """
+    columns = values.shape[1]
+    if mode == "none":
+        return Standardization(np.zeros(columns), np.ones(columns)), []
+
+    low, high = extremes(comm, values)
+    middle = low / 2 + high / 2
+    unit = power_of_two(np.maximum(high - middle, middle - low))
+
+    def sums(x: Floats) -> Floats:
+        there = ~np.isnan(x)
+        return np.stack([np.where(there, (x - middle) / unit, 0.0).sum(axis=0), there.sum(axis=0)])
+
+    total, count = row_sums(comm, n, values, sums, np.full((2, columns), 2.0 * n))
+    first = total / count
+
+    def moments(x: Floats) -> Floats:
+        c = np.where(np.isnan(x), 0.0, (x - middle) / unit - first)
+        return np.stack([c.sum(axis=0), (c * c).sum(axis=0)])
+
+    rest, second = row_sums(comm, n, values, moments, np.full((2, columns), 16.0 * n)) / count
+    deviation = np.sqrt(np.maximum(second - rest * rest, 0.0)) * unit
+    constant = deviation <= ROUNDING * np.maximum(-low, high)
+    scale = np.where(constant, 1.0, deviation) if mode == "scale" else np.ones(columns)
+    return Standardization(middle + (first + rest) * unit, scale), np.flatnonzero(constant).tolist()

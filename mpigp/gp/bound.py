@@ -1,0 +1,122 @@
+"""The evidence lower bound from the summed statistics, and its derivatives with respect to them (tutorial §3, §4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpigp import native
+from mpigp.numerics.cholesky import NotPositiveDefinite
+from mpigp.types import Floats
+
+
+class Group(NamedTuple):
+    """Outputs that the same rows have: these columns of Y, the number of those rows, and ΣY_iY_iᵀ of both."""
+
+    outputs: NDArray[np.intp]
+    n: int
+    YY: float
+
+
+def group_of_outputs(groups: Sequence[Group]) -> NDArray[np.intp]:
+    """Return the group (d,) of each output."""
+    group = np.empty(sum(len(each.outputs) for each in groups), np.intp)
+    for number, each in enumerate(groups):
+        group[each.outputs] = number
+    return group
+
+
+class Bound(NamedTuple):
+    """F and its derivatives with respect to what it is made of; the first axis is the group of outputs.
+
+    value : F, in nats
+    by_C : ∂F/∂C (groups, m, m), symmetric
+    by_b : ∂F/∂b (m, d)
+    by_L : Σ ∂F/∂C C + ½ ∂F/∂b bᵀ (m, m), symmetric, the sum over all groups: what K_mm moves through L
+    by_variance, by_beta : at fixed C and b
+    s : β σ_f²
+    L_B : (groups, m, m).   g : (m, d)
+    """
+
+    value: float
+    by_C: Floats
+    by_b: Floats
+    by_L: Floats
+    by_variance: float
+    by_beta: float
+    s: float
+    L_B: Floats
+    g: Floats
+
+
+def bound(C: Floats, b: Floats, groups: Sequence[Group], KL: float, variance: float, beta: float) -> Bound:
+    """Return F and its derivatives: given q(X), groups of outputs (C and b as below, C of each) are independent."""
+    parts = [
+        group_bound(C[k], b[:, group.outputs] if len(groups) > 1 else b, group.n, group.YY, variance, beta)
+        for k, group in enumerate(groups)
+    ]
+    if len(parts) == 1:
+        by_b, g, by_C, L_B = parts[0].by_b, parts[0].g, parts[0].by_C[None], parts[0].L_B[None]
+        by_L = parts[0].by_L
+    else:
+        by_b, g = np.empty_like(b), np.empty_like(b)
+        for group, part in zip(groups, parts, strict=True):
+            by_b[:, group.outputs], g[:, group.outputs] = part.by_b, part.g
+        by_C, L_B = np.stack([part.by_C for part in parts]), np.stack([part.L_B for part in parts])
+        by_L = np.sum([part.by_L for part in parts], axis=0)
+    return Bound(
+        math.fsum(part.value for part in parts) - KL,
+        by_C,
+        by_b,
+        by_L,
+        math.fsum(part.by_variance for part in parts),
+        math.fsum(part.by_beta for part in parts),
+        beta * variance,
+        L_B,
+        g,
+    )
+
+
+class GroupBound(NamedTuple):
+    """What one group of outputs adds to F, without the KL, and its derivatives: as in `Bound`, of this group alone."""
+
+    value: float
+    by_C: Floats
+    by_b: Floats
+    by_L: Floats
+    by_variance: float
+    by_beta: float
+    L_B: Floats
+    g: Floats
+
+
+def group_bound(C: Floats, b: Floats, n: int, YY: float, variance: float, beta: float) -> GroupBound:
+    """Return what a group of outputs adds to F, and its derivatives.
+
+    Parameters
+    ----------
+    C : (m, m), L⁻¹ Ψ2 L⁻ᵀ, and b : (m, d), L⁻¹ Σψ1Y, with L Lᵀ = K_mm + jitter I, all of the kernel of unit variance:
+        the variance enters here alone.
+    n : rows.   YY : ΣY_iY_iᵀ.
+
+    Notes
+    -----
+    With s = β σ_f², P = I + s C = L_B L_Bᵀ, c = L_B⁻¹ b and g = P⁻¹ b:
+
+        F = −nd/2 log 2π + nd/2 log β − d Σ log diag L_B − β/2 YY − sd/2 (n − tr C) + βs/2 ‖c‖²
+
+        ∂F/∂P = d/2 (I − P⁻¹) − βs/2 g gᵀ          ∂F/∂C = s ∂F/∂P          ∂F/∂b = βs g
+        ∂F/∂C C + ½ ∂F/∂b bᵀ = sd/2 C − ∂F/∂P, because s C = P − I and s C g = b − g
+        ∂F/∂s = tr(∂F/∂P C) − nd/2 + β/2 ‖c‖²
+        ∂F/∂β at fixed s = nd/2β − YY/2 + s/2 ‖c‖²
+
+    mpigp/native/_algebra.pyx repeats this line for line.
+    """
+    found = native.group_bound(C, b, n, YY, variance, beta)
+    if found is None:
+        raise NotPositiveDefinite
+    return GroupBound(*found)

@@ -1,0 +1,1 @@
+"""Starting ranks: mpiexec, Slurm batch scripts, standard streams, injected faults."""

@@ -1,0 +1,85 @@
+"""One who watches a fit from outside, by its file of metrics: shows its progress, and may kill a rank of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from mpigp.mpi.communicator import launched_rank
+
+TAG = "MPIGP_ONLOOKER"  # the variable by which the ranks of a fit that is watched are known
+EVERY_SECONDS = 1.0  # between lines of progress
+PAUSE = 0.005  # seconds between looks: less than an iteration of anything worth watching
+
+
+class FaultInjector:
+    """Watches the fit that is started within the `with` block, and that writes these metrics.
+
+    killed_at : the last iteration that was seen of a fit before its rank was killed; None where none was
+    """
+
+    def __init__(self, metrics: str, victim: int | None, moment: int) -> None:
+        """Kill the rank `victim`, where it is not None, once `moment` iterations were made."""
+        self.metrics, self.victim, self.moment = Path(metrics), victim, moment
+        self.killed_at: int | None = None
+        self._tag, self._done = uuid.uuid4().hex, threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> FaultInjector:
+        self.metrics.unlink(missing_ok=True)  # that of an earlier fit
+        os.environ[TAG] = self._tag
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+        del os.environ[TAG]
+
+    def _watch(self) -> None:
+        shown = time.monotonic()
+        while not self._done.wait(PAUSE):
+            record = self._last()
+            if record is None:
+                continue
+            iteration = record["iteration"]
+            if self.victim is not None and self.killed_at is None and iteration >= self.moment:
+                self._kill(self.victim, iteration)
+            if time.monotonic() - shown >= EVERY_SECONDS:
+                shown = time.monotonic()
+                print(f"iteration {iteration}  bound {record['bound']:.1f} nats", file=sys.stderr, flush=True)
+
+    def _last(self) -> dict | None:
+        """Return the newest whole record; None where there is none yet."""
+        with suppress(OSError, ValueError):  # not there, or cut off by a fit that goes back to a copy
+            lines = self.metrics.read_text().splitlines()
+            return json.loads(lines[-1]) if lines else None
+        return None
+
+    def _kill(self, rank: int, iteration: int) -> None:
+        process = process_of(rank, self._tag)
+        if process is not None:
+            with suppress(ProcessLookupError):  # it ended a moment ago
+                os.kill(process, signal.SIGKILL)
+                self.killed_at = iteration
+
+
+def process_of(rank: int, tag: str) -> int | None:
+    """Return the process of a rank that has this tag in its environment; None where there is none."""
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it has ended meanwhile
+            pairs = (item.partition("=") for item in path.read_text(errors="replace").split("\0"))
+            environment = {name: value for name, _, value in pairs}
+            if environment.get(TAG) == tag and launched_rank(environment) == rank:
+                return int(path.parent.name)
+    return None

@@ -1,0 +1,58 @@
+"""Batch scripts of Slurm: those that people copy and edit, filled in and submitted."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from mpigp.errors import InputError
+
+SCRIPTS = ("fit", "fit-srun", "fit-hybrid", "fit-requeue")
+PATIENCE = 120  # seconds for sbatch to answer
+
+DEFAULTS = re.compile(r"(?<=\|\| set -- ).*")  # the arguments of a script that is given none
+SETUP = re.compile(r"^# module load .*", re.MULTILINE)
+
+
+def template(name: str) -> str:
+    """Return the text of a script: from the package where it is installed, or from the checkout that it is in."""
+    package = Path(__file__).parents[1]
+    installed = package / "slurm" / f"{name}.sbatch"
+    return (installed if installed.exists() else package.parent / "slurm" / f"{name}.sbatch").read_text("utf-8")
+
+
+def filled(text: str, options: Mapping[str, str], setup: str, words: list[str]) -> str:
+    """Return a script with these options of sbatch, commands to begin with, and arguments."""
+    for name, value in options.items():
+        line = f"#SBATCH --{name}={value}" if value else f"#SBATCH --{name}"
+        place = re.search(rf"^##?SBATCH --{re.escape(name)}(=\S*)?(?!\S) *", text, re.MULTILINE)
+        if place is None:
+            text = text.replace("\n#SBATCH", f"\n{line}\n#SBATCH", 1)
+        else:
+            behind = text[place.end() :]
+            gap = " " * max(1, len(place.group()) - len(line)) if behind.startswith("#") else ""
+            text = text[: place.start()] + line + gap + behind
+    text = SETUP.sub(lambda _: setup, text)
+    return DEFAULTS.sub(lambda _: shlex.join(words), text)
+
+
+def environment() -> str:
+    """Return the command that finds this mpigp, and the mpiexec beside it, where there is one."""
+    return f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"
+
+
+def submit(script: Path) -> str:
+    """Give a script to Slurm; return the job's number."""
+    try:
+        said = subprocess.run(
+            ["sbatch", "--parsable", str(script)], capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InputError(f"--submit: sbatch could not be run: {error}: is this a machine of the cluster?") from None
+    if said.returncode != 0:
+        raise InputError(f"--submit: sbatch refused {script}: {' '.join(said.stderr.split())}")
+    return said.stdout.strip().partition(";")[0]

@@ -1,0 +1,192 @@
+"""The two map-reduce rounds: one evaluation of the bound and its whole gradient over the ranks of a communicator.
+
+round 1   Bcast      Z, variance, alpha, beta, jitter                    from rank 0
+          map        each rank: the statistics of its rows
+          Allreduce  one packed buffer of integers
+round 2   rank 0:    F and its derivatives by the statistics  →  Bcast   one packed buffer
+          map        each rank contracts them with its rows: gradients of Z, alpha; its own of mu, S stay with it
+          Allreduce  one packed buffer of integers
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from mpigp import native
+from mpigp.gp.bound import Bound, Group, bound
+from mpigp.gp.parameters import Globals
+from mpigp.gp.statistics import Adjoints, Inducing, Model, Statistics
+from mpigp.mpi.communicator import check_alike
+from mpigp.mpi.rows import Block, Rows
+from mpigp.mpi.timers import Timers
+from mpigp.numerics.cholesky import NotPositiveDefinite
+from mpigp.numerics.threads import Part, Workers
+from mpigp.types import Comm, Floats, Words
+
+SMALLEST_JITTER, LARGEST_JITTER = 1e-12, 1e-2
+
+
+class EvaluationFailed(Exception):
+    """The bound has no value at these parameters; every rank raises it."""
+
+
+class Evaluation(NamedTuple):
+    """bound : F, on every rank.   gradient : by the globals, on rank 0.   jitter : the one that served."""
+
+    bound: float
+    gradient: Globals | None
+    jitter: float
+
+
+class Master(NamedTuple):
+    """What rank 0 makes of the statistics."""
+
+    summary: Statistics
+    bound: Bound
+    weights: Adjoints
+
+
+class Evaluator:
+    """Evaluates the bound and its gradient over the rows of all ranks; the gradients of mu and S stay in `rows`."""
+
+    def __init__(self, comm: Comm, model: Model, rows: Rows, m: int, q: int, threads: int = 1) -> None:
+        from mpi4py import MPI
+
+        check_alike(comm)
+        self.comm, self.model, self.rows = comm, model, rows
+        self._in_place, self._sum = MPI.IN_PLACE, MPI.SUM
+        self.m, self.q, self.d = m, q, rows.Y.shape[1]
+        self.threads = threads
+        self.phases = Timers()
+        self.statistics_scale = model.statistics_scale(rows, m)
+        self.last: tuple[Inducing, Master] | None = None  # of the last evaluation, on rank 0
+        self.workers = Workers(threads, native.workspace(m, q, self.d, len(rows.groups), len(rows.groups)))
+
+    def __call__(self, parameters: Globals | None, jitter: float) -> Evaluation:
+        """Evaluate at rank 0's `parameters` (the others' are not looked at) and the mu and S in `rows`.
+
+        When a factorisation fails, all ranks try again together with ten times the jitter.
+        """
+        while True:
+            try:
+                return self._evaluate(parameters, jitter)
+            except NotPositiveDefinite:
+                jitter = max(10 * jitter, SMALLEST_JITTER)
+                if jitter > LARGEST_JITTER:
+                    raise EvaluationFailed("the bound has no value here: the matrices stay singular up to "
+                                           f"a jitter of {LARGEST_JITTER:g}") from None  # fmt: skip
+
+    def _evaluate(self, parameters: Globals | None, jitter: float) -> Evaluation:
+        told = np.empty(self.m * self.q + self.q + 3)
+        if self.comm.rank == 0 and parameters is not None:
+            told[:-1], told[-1] = parameters.pack(), jitter
+        self._broadcast(told)
+        if not np.isfinite(told).all():
+            raise EvaluationFailed("the bound has no value here: a parameter is not finite")
+        parameters, jitter = Globals.unpack(told[:-1], self.m, self.q), float(told[-1])
+        with self.phases("statistics"):
+            snr = parameters.beta * parameters.variance
+            # It fails on all ranks, or on none.
+            inducing = Inducing(self.model.loops, parameters.Z, parameters.alpha, jitter, snr)
+            words = self._sum_statistics(inducing)
+        self._allreduce(words)
+        if words[-1] and not self.model.whitens(inducing):
+            raise EvaluationFailed("the bound has no value here: a sum over the rows is not finite, or too large")
+
+        with self.phases("bound"):
+            master = self._bound(inducing, words, parameters) if self.comm.rank == 0 else None
+        value, weights = self._broadcast_weights(master)
+
+        with self.phases("gradients"):
+            scale = self.model.gradient_scale(inducing, weights, self.rows)
+            words = self._sum_gradient(inducing, weights, scale)
+        self._allreduce(words)
+        if words[-1]:
+            raise EvaluationFailed("the gradient has no value here: rows lie too far from the inducing points")
+        with self.phases("bound"):
+            sums = self.model.loops.gradient_sums(words[:-1], scale)
+            gradient = None if master is None else self._gradient(inducing, master, sums)
+        self.last = None if master is None else (inducing, master)
+        return Evaluation(value, gradient, jitter)
+
+    def _sum_statistics(self, inducing: Inducing) -> Words:
+        def work(rows: Block, part: Part) -> int:
+            return self.model.add_statistics(inducing, rows, part)
+
+        return self._sum_blocks(work, self.statistics_scale, words_each=1)
+
+    def _sum_gradient(self, inducing: Inducing, weights: Adjoints, scale: Floats) -> Words:
+        def work(rows: Block, part: Part) -> int:
+            return self.model.add_gradient(inducing, rows, weights, part)
+
+        return self._sum_blocks(work, scale, self.model.loops.gradient_words)
+
+    def _sum_blocks(self, work: Callable[[Block, Part], int], scale: Floats, words_each: int) -> Words:
+        """Return the words of the sums over this rank's rows, block by block."""
+        return sum(
+            (self.workers.sum(partial(work, rows), rows.chunks, scale, words_each) for rows in self.rows.blocks()),
+            start=np.zeros(words_each * len(scale) + 1, np.int64),
+        )
+
+    def _bound(self, inducing: Inducing, words: Words, parameters: Globals) -> Master | None:
+        """Return the master's part of an evaluation; None where the bound has no value at this jitter."""
+        if words[-1]:
+            return None
+        summary, groups = self._summary(inducing, words[:-1])
+        try:
+            F = bound(summary.C, summary.b, groups, summary.KL, parameters.variance, parameters.beta)
+        except NotPositiveDefinite:
+            return None
+        return Master(summary, F, self.model.weights(inducing, summary, F, self.rows))
+
+    def _summary(self, inducing: Inducing, words: Words) -> tuple[Statistics, Sequence[Group]]:
+        """Return what the bound takes: the statistics, and the groups of outputs with the rows that they come from."""
+        return self.model.summary(inducing, words, self.statistics_scale, self.d), self.rows.groups
+
+    def _gradient(self, inducing: Inducing, master: Master, sums: Floats) -> Globals:
+        """Return the gradient from the rows' sums and, through K_mm, from the master's."""
+        ends = self.m * self.q, self.m * self.q + self.q
+        gram = self.model.gram_weights(inducing, *master, sums[ends[1] :])
+        through_K, by_alpha = self.model.loops.gram_gradient(gram, inducing.Z, inducing.alpha)
+        by_Z = np.empty_like(through_K)
+        through_K += sums[: ends[0]].reshape(by_Z.shape)
+        by_Z[inducing.whitening.order] = through_K
+        return Globals(by_Z, master.bound.by_variance, by_alpha + sums[ends[0] : ends[1]], master.bound.by_beta)
+
+    def _broadcast_weights(self, master: Master | None) -> tuple[float, Adjoints]:
+        """Tell every rank F and the weights; a bound without a value is everybody's failure."""
+        shape, pairs = self.model.weight_shape(self.m, len(self.rows.groups)), (self.m, self.d)
+        first = math.prod(shape)
+        second, third = first + self.m * self.d, first + 2 * self.m * self.d
+        told = np.empty(third + 2)
+        matrix, psi1Y, fit = told[:first], told[first:second], told[second:third]
+        matrix, psi1Y, fit = matrix.reshape(shape), psi1Y.reshape(pairs), fit.reshape(pairs)
+        if master is not None:
+            matrix[...], psi1Y[...], fit[...], told[-2] = master.weights
+            told[-1] = master.bound.value
+        elif self.comm.rank == 0:
+            told[-1] = math.nan
+        self._broadcast(told)
+        limit, value = told[-2:].tolist()
+        if math.isnan(value):
+            raise NotPositiveDefinite
+        return value, Adjoints(matrix, psi1Y, fit, limit)
+
+    def _broadcast(self, told: Floats) -> None:
+        with self.phases("wait"):
+            self.comm.Barrier()
+        with self.phases("broadcast"):
+            self.comm.Bcast(told, root=0)
+        self.phases.sent(told.nbytes)
+
+    def _allreduce(self, words: Words) -> None:
+        with self.phases("wait"):
+            self.comm.Barrier()
+        with self.phases("reduce"):
+            self.comm.Allreduce(self._in_place, words, op=self._sum)
+        self.phases.sent(words.nbytes)

@@ -1,0 +1,86 @@
+"""The rows that one rank has, and the few numbers about all rows that every rank knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mpigp import native
+from mpigp.chunks import chunk_count, chunk_rows
+from mpigp.data.streams import Columns, Stream, blocks
+from mpigp.gp.bound import Group
+from mpigp.mpi.missing import Patterns
+from mpigp.mpi.totals import extremes, row_sums
+from mpigp.types import Comm, Floats
+
+
+class Block(NamedTuple):
+    """Rows that are in memory, as the loops take them: `chunks` of them, and where their gradients go, by name."""
+
+    native: native.Rows
+    chunks: int
+    gradients: dict[str, Floats]
+
+
+class Rows:
+    """A rank's rows, in chunks; with S the inputs are uncertain (GPLVM) and their gradients live here too.
+
+    Parameters
+    ----------
+    n : rows of all ranks together
+    mu : (rows, q), latent means, or the inputs X in regression.   S : (rows, q) or None.   Y : (rows, d)
+        float64, row-major. The optimiser changes mu and S in place. Y may stay in its file, and X with it.
+    patterns : which entries of Y are missing (they are zero), where some are; Y is in memory then
+
+    Attributes
+    ----------
+    gradients : by name ("mu", "S"), (rows, q); none in regression
+    lowest, highest : (q,), the ends of mu over all ranks, as it was given
+    groups : the outputs, in groups that the same rows have: one, unless entries are missing
+    absolute_Y : (d,), Σ|Y_i| over all ranks, which bounds Σψ1Y
+    """
+
+    def __init__(
+        self, comm: Comm, n: int, mu: Columns, S: Floats | None, Y: Columns, patterns: Patterns | None = None
+    ) -> None:
+        self.n, self.S = n, S
+        self.mu: Any = mu  # an array wherever it is changed, and Y where it is sliced
+        self.Y: Any = Y
+        self.chunk, self.all_chunks = chunk_rows(n), chunk_count(n)
+        self._observed = None if patterns is None else patterns.observed
+        self.gradients = {} if S is None else {"mu": np.zeros_like(S), "S": np.zeros_like(S)}
+        self._whole = None if isinstance(Y, Stream) else next(self._blocks())
+        self.lowest, self.highest = extremes(comm, mu)
+        self.absolute_Y, YY = _totals(comm, n, Y)
+        self.groups = [Group(np.arange(Y.shape[1]), n, YY)] if patterns is None else patterns.groups(comm, n, Y)
+
+    @property
+    def chunks(self) -> int:
+        """The number of this rank's chunks."""
+        return -(-len(self.Y) // self.chunk)
+
+    def blocks(self) -> Iterator[Block]:
+        """Return the rows in blocks: one, unless they are streamed."""
+        return self._blocks() if self._whole is None else iter([self._whole])
+
+    def _blocks(self) -> Iterator[Block]:
+        for first, (mu, Y) in blocks(self.mu, self.Y):
+            here = slice(first, first + len(Y))
+            S = None if self.S is None else self.S[here]
+            rows = native.Rows(mu, S, Y, self.chunk, self.all_chunks, self._observed)
+            gradients = {name: values[here] for name, values in self.gradients.items()}
+            yield Block(rows, -(-len(Y) // self.chunk), gradients)
+
+
+def _totals(comm: Comm, n: int, Y: Columns) -> tuple[Floats, float]:
+    """Return Σ|Y_i| (d,) and ΣY_iY_iᵀ over the rows of all ranks, the same bits on any number of them."""
+
+    def sums(Y: Floats) -> Floats:
+        return np.append(np.abs(Y).sum(axis=0), (Y * Y).sum(axis=0).sum())
+
+    low, high = extremes(comm, Y)
+    largest = np.maximum(-low, high)
+    *absolute, YY = row_sums(comm, n, Y, sums, n * np.append(largest, float(np.vdot(largest, largest))))
+    return np.array(absolute), float(YY)

@@ -1,0 +1,23 @@
+"""How good predictions are, where the outputs are known."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpigp.gp.posterior import Prediction
+from mpigp.numerics.reproducible_sum import from_digits, to_digits
+from mpigp.types import Comm, Floats
+
+
+def scores(comm: Comm, n: int, prediction: Prediction, Y: Floats) -> dict[str, float]:
+    """Return the root mean square error, and the mean log density of a row in nats, of this rank's Y (rows, d) and all
+    others'; n are the rows of all ranks."""
+    from mpi4py import MPI
+
+    square = (Y - prediction.mean) ** 2
+    variance = prediction.y_variance if prediction.y_variance.ndim > 1 else prediction.y_variance[:, None]
+    density = -0.5 * (np.log(2 * np.pi * variance) + square / variance)
+    digits = to_digits(np.stack([square.sum(axis=1), density.sum(axis=1)], axis=1))
+    comm.Allreduce(MPI.IN_PLACE, digits, op=MPI.SUM)
+    squares, densities = from_digits(digits)
+    return {"rmse": float(np.sqrt(squares / (n * Y.shape[1]))), "log_density": float(densities / n)}

@@ -1,0 +1,57 @@
+"""Where the seconds and the bytes of an evaluation go."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+PHASES = ("broadcast", "statistics", "reduce", "bound", "gradients", "wait")
+GROUPS = {  # of phases: on rows, until others have come, in messages, and on the master alone
+    "compute": ("statistics", "gradients"),
+    "wait": ("wait",),
+    "messages": ("broadcast", "reduce"),
+    "master": ("bound",),
+}
+
+
+class Phase:
+    """A block of one phase; a plain class, because a generator's costs are felt in a small evaluation."""
+
+    __slots__ = ("name", "seconds", "start")
+
+    def __init__(self, seconds: dict[str, float], name: str) -> None:
+        self.seconds, self.name = seconds, name
+
+    def __enter__(self) -> None:
+        self.start = time.perf_counter()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.seconds[self.name] += time.perf_counter() - self.start
+
+
+class Timers:
+    """Seconds per phase, and the messages and bytes of this rank's collective calls, since the last `clear`.
+
+    `broadcast` and `reduce` are transfer alone: the time until all ranks have arrived is `wait`.
+    """
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Start counting anew."""
+        self.seconds = dict.fromkeys(PHASES, 0.0)
+        self._blocks = {name: Phase(self.seconds, name) for name in PHASES}
+        self.messages = 0
+        self.bytes = 0
+
+    def __call__(self, phase: str) -> Phase:
+        """Count the seconds of a `with` block under `phase`."""
+        return self._blocks[phase]
+
+    def sent(self, nbytes: int) -> None:
+        """Count one collective message."""
+        self.messages += 1
+        self.bytes += nbytes

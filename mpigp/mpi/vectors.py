@@ -1,0 +1,89 @@
+"""Vectors of an optimisation whose entries live partly on every rank (shared) and partly on their own rank (local)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpigp import native
+from mpigp.numerics.reproducible_sum import from_digits, to_digits
+from mpigp.types import Comm, Floats
+
+
+@dataclass(frozen=True)
+class MultiVector:
+    """k vectors: shared (k, .), the same on every rank, and local (k, segments, .), a rank's rows, segment by segment.
+
+    A segment holds so many numbers for every row of data, so that it can be cut where chunks of rows are.
+    """
+
+    shared: Floats
+    local: Floats
+
+    def __getitem__(self, index: int) -> MultiVector:
+        """Return one of the vectors, as a block of one that shares its memory."""
+        return MultiVector(self.shared[index : index + 1], self.local[index : index + 1])
+
+    def __iter__(self) -> Iterator[Floats]:
+        """Yield both parts."""
+        yield self.shared
+        yield self.local
+
+    def set(self, other: MultiVector) -> None:
+        """Copy the numbers of another block of this shape."""
+        self.shared[...] = other.shared
+        self.local[...] = other.local
+
+    def set_sum(self, start: MultiVector, step: float, direction: MultiVector) -> None:
+        """Become start + step · direction."""
+        for to, a, b in zip(self, start, direction, strict=True):
+            np.multiply(b, step, out=to)
+            to += a
+
+
+class VectorSpace:
+    """Makes vectors of one problem, and their dot products: the same bits on any number of ranks.
+
+    Parameters
+    ----------
+    shared : numbers of the shared part
+    segments, rows_local, width : the local part has so many segments of `width` numbers for each of this rank's rows
+    chunk : rows of a chunk
+    """
+
+    def __init__(self, comm: Comm, shared: int, segments: int, rows_local: int, width: int, chunk: int) -> None:
+        self.comm = comm
+        self.shared, self.segments, self.length, self.chunk = shared, segments, rows_local * width, chunk * width
+
+    def block(self, count: int) -> MultiVector:
+        """Return `count` vectors of zeros."""
+        return MultiVector(np.zeros((count, self.shared)), np.zeros((count, self.segments, self.length)))
+
+    def dots(self, pairs: Sequence[tuple[MultiVector, MultiVector]]) -> list[Floats]:
+        """Return the dot products (a, b) of each pair of blocks, of a and of b vectors: one reduction for all."""
+        from mpi4py import MPI
+
+        sizes = [len(left.shared) * len(right.shared) for left, right in pairs]
+        digits = np.concatenate([to_digits(self._parts(left, right)) for left, right in pairs])
+        self.comm.Allreduce(MPI.IN_PLACE, digits, op=MPI.SUM)
+        sums = np.split(from_digits(digits), np.cumsum(sizes)[:-1])
+        return [total.reshape(len(a.shared), len(b.shared)) for total, (a, b) in zip(sums, pairs, strict=True)]
+
+    def _parts(self, left: MultiVector, right: MultiVector) -> Floats:
+        """Return the products (., a·b) of the pieces this rank answers for: chunks, and on rank 0 the shared part."""
+        size = len(left.shared) * len(right.shared)
+        parts = [(left.shared @ right.shared.T).reshape(1, size)] if self.comm.rank == 0 else [np.zeros((0, size))]
+        for segment in range(self.segments):
+            products = native.chunk_dots(left.local[:, segment], right.local[:, segment], self.chunk)
+            parts.append(products.reshape(-1, size))
+        return np.concatenate(parts)
+
+    def combine(self, coefficients: Floats, vectors: MultiVector, out: MultiVector) -> None:
+        """Set the one vector `out` to Σ coefficients_j vectors_j."""
+        out.shared[0] = coefficients @ vectors.shared
+        for segment in range(self.segments):
+            for start in range(0, self.length, self.chunk):  # chunk by chunk: bits may depend on the place in a product
+                piece = np.s_[:, segment, start : start + self.chunk]
+                out.local[piece][0] = coefficients @ vectors.local[piece]

@@ -1,0 +1,1 @@
+"""Numerics that know nothing of Gaussian processes: reproducible sums, threads, Cholesky factors."""
