@@ -88,9 +88,9 @@ int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, const part_t *
         zero(B, k->m * rows->d);
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
             int64_t count = smaller(BLOCK, end - start), ld = fill_block(&b, k, rows, start, count);
-            if (!b.OT) psi2_block(k, &b, psi2);
+            if (!b.OT) psi2_block(k, b, psi2);
             for (int64_t m = 0; b.OT && m < k->m; m++) {
-                psi2_row(k, &b, m, e);
+                psi2_row(k, b, m, e);
                 dot(e, m + 1, b.OT, rows->groups, ld, 1, psi2 + m * (m + 1) / 2 * rows->groups);
             }
             kl += divergence(&b, k, count);
@@ -176,14 +176,14 @@ int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, const part_t *pa
             for (int64_t j = 0; j < k->m * ld; j += LANES) store(g1 + j, load(g1 + j) * load(b.psi1 + j));
             zero(first1, Q * ld);
             zero(second1, Q * ld);
-            psi1_gradient_block(k, &b, g1, first1, second1, grad);
+            psi1_gradient_block(k, b, g1, first1, second1, grad);
 
             /* psi2: the pairs; then r's products rZ = r^T [Z, Z^2] and rc = r [c mu, c]. */
             zero(r, k->m * ld);
             zero(quadratic, Q * ld);
             zero(to_m, PANEL * nZ);
             zero(to_panels, paneled(k->m) * Q);
-            psi2_gradient_block(k, &b, weight_psi2, rows->groups, g, r, quadratic, to_m, to_panels);
+            psi2_gradient_block(k, b, weight_psi2, rows->groups, g, r, quadratic, to_m, to_panels);
             product(powers, 2 * Q, k->m, r, 0, rZ, ld);
             dot(r, k->m, b.cc, 2 * Q, ld, 0, rc);
             for (int64_t j = 0; j < k->m; j++)
@@ -237,7 +237,7 @@ void ISA(gplvm_bounds)(const rbf_t *k, const rows_t *rows, const part_t *part, c
         product(powers, 2 * Q, k->m, g1, 0, g1Z, ld);
         zero(r, k->m * ld);
         zero(quadratic, Q * ld);
-        psi2_rows_block(k, &b, weight_psi2, rows->groups, row_weights, r, quadratic);
+        psi2_rows_block(k, b, weight_psi2, rows->groups, row_weights, r, quadratic);
         product(powers, 2 * Q, k->m, r, 0, rZ, ld);
         totals(k, g1, r, ld, total1, total2);
         for (int64_t i = 0; i < ld; i += LANES) {
@@ -273,7 +273,7 @@ void ISA(gplvm_moments)(const rbf_t *k, const rows_t *rows, const part_t *part, 
         product(weightsT, d, k->m, b.psi1, 0, meanT, ld);
         zero(secondT, count_psi2 * ld);
         for (int64_t m = 0; m < k->m; m++) {
-            psi2_row(k, &b, m, e);
+            psi2_row(k, b, m, e);
             for (int64_t v = 0, NV; v < ld / LANES; v += NV) {
                 NV = tile_vectors(ld / LANES - v);
                 product_vectors(NV, weights_psi2 + m * (m + 1) / 2, pairs, count_psi2, e + v * LANES, ld, m + 1, 0, 1,

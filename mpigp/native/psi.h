@@ -11,7 +11,8 @@
 #define FAR (-1e300)     /* the exponent of padding rows */
 #define PANEL 4          /* inducing points m' that a tile takes at a time */
 
-/* A block of rows, and the inducing points as its tiles need them. */
+/* A block of rows, and the inducing points as its tiles need them. Functions that loop over tiles take it by value: its pointers
+ * then stay in registers. */
 typedef struct {
     int64_t ld;              /* places of the rows */
     double *muT, *ST, *YT, *OT; /* mu - center, S, Y, and where it is known `observed` */
@@ -137,11 +138,11 @@ INLINE void psi1_gradient_tile(const int NM, const rbf_t *k, const block_t *b, i
     }
 }
 
-static void psi1_gradient_block(const rbf_t *k, const block_t *b, const double *g, double *first, double *second, double *grad_Z)
+static void psi1_gradient_block(const rbf_t *k, block_t b, const double *g, double *first, double *second, double *grad_Z)
 {
     int64_t m = 0;
-    for (; m + 4 <= k->m; m += 4) psi1_gradient_tile(4, k, b, m, g, first, second, grad_Z);
-    for (; m < k->m; m++) psi1_gradient_tile(1, k, b, m, g, first, second, grad_Z);
+    for (; m + 4 <= k->m; m += 4) psi1_gradient_tile(4, k, &b, m, g, first, second, grad_Z);
+    for (; m < k->m; m++) psi1_gradient_tile(1, k, &b, m, g, first, second, grad_Z);
 }
 
 /* ---- psi2 ---------------------------------------------------------------------------------------------------- */
@@ -201,9 +202,9 @@ INLINE void psi2_tile(const int NP, const rbf_t *k, const block_t *b, int64_t m,
         PAIRS_OF_ONE(CALL)                 \
     }
 
-static void psi2_block(const rbf_t *k, const block_t *b, double *psi2)
+static void psi2_block(const rbf_t *k, block_t b, double *psi2)
 {
-#define TILE(NP) psi2_tile(NP, k, b, m, p, psi2 + pair + p)
+#define TILE(NP) psi2_tile(NP, k, &b, m, p, psi2 + pair + p)
     PAIRS(TILE)
 #undef TILE
 }
@@ -220,9 +221,9 @@ INLINE void psi2_row_tile(const int NP, const rbf_t *k, const block_t *b, int64_
     }
 }
 
-static void psi2_row(const rbf_t *k, const block_t *b, int64_t m, double *e)
+static void psi2_row(const rbf_t *k, block_t b, int64_t m, double *e)
 {
-#define TILE(NP) psi2_row_tile(NP, k, b, m, p, e)
+#define TILE(NP) psi2_row_tile(NP, k, &b, m, p, e)
     PAIRS_OF_ONE(TILE)
 #undef TILE
 }
@@ -296,20 +297,20 @@ INLINE void psi2_gradient_tile(const int NP, const rbf_t *k, const block_t *b, i
     }
 }
 
-static void psi2_gradient_block(const rbf_t *k, const block_t *b, const double *weight, int64_t groups, double *g, double *r,
+static void psi2_gradient_block(const rbf_t *k, block_t b, const double *weight, int64_t groups, double *g, double *r,
                                 double *quadratic, double *to_m, double *to_panels)
 {
 #define TILE(NP)                                                                                   \
-    psi2_gradient_tile(NP, k, b, m, p, weight + (pair + p) * groups, groups, g, r, quadratic, \
+    psi2_gradient_tile(NP, k, &b, m, p, weight + (pair + p) * groups, groups, g, r, quadratic, \
                        to_m + PANEL * k->q * m, to_panels)
     PAIRS(TILE)
 #undef TILE
 }
 
-static void psi2_rows_block(const rbf_t *k, const block_t *b, const double *weight, int64_t groups, double *row_weights,
+static void psi2_rows_block(const rbf_t *k, block_t b, const double *weight, int64_t groups, double *row_weights,
                             double *r, double *quadratic)
 {
-#define TILE(NP) psi2_rows_tile(NP, k, b, m, p, weight + (pair + p) * groups, groups, row_weights, NULL, r, quadratic)
+#define TILE(NP) psi2_rows_tile(NP, k, &b, m, p, weight + (pair + p) * groups, groups, row_weights, NULL, r, quadratic)
     PAIRS(TILE)
 #undef TILE
 }
