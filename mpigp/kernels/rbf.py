@@ -12,9 +12,9 @@ The first exponent of ψ2 is of Z alone: its factor, k(Z_m, Z_m')^½, is put in 
 from __future__ import annotations
 
 from mpigp import native
+from mpigp import native
 from mpigp.kernels.backend import KernelBackend
-from mpigp.numerics.reproducible_sum import FINE, from_two_words
-from mpigp.numerics.threads import Part
+from mpigp.numerics.reproducible_sum import from_two_words
 from mpigp.types import Floats, Words
 
 
@@ -47,77 +47,11 @@ class RBF(KernelBackend):
     def gradient_sums(self, words: Words, scale: Floats) -> Floats:
         return from_two_words(words, scale)
 
-    def regression_statistics(
-        self, points: native.Kernel, rows: native.Rows, inverse: Floats | None, part: Part
-    ) -> int:
-        return native.regression_statistics(points, rows, inverse, *part)
-
-    def regression_gradient(
-        self,
-        points: native.Kernel,
-        rows: native.Rows,
-        inverse: Floats | None,
-        matrix: Floats,
-        psi1Y: Floats,
-        fit: Floats,
-        part: Part,
-    ) -> int:
-        return native.regression_gradient(points, rows, inverse, matrix, psi1Y, fit, *part, FINE)
-
-    def regression_moments(
-        self,
-        points: native.Kernel,
-        rows: native.Rows,
-        first: int,
-        last: int,
-        space: Floats,
-        factor: Floats,
-        weights: Floats,
-        mean: Floats,
-        explained: Floats,
-    ) -> None:
-        native.regression_moments(points, rows, first, last, space, factor, weights, mean, explained)
-
-    def gplvm_statistics(self, points: native.Kernel, rows: native.Rows, part: Part) -> int:
-        return native.gplvm_statistics(points, rows, *part)
-
-    def gplvm_gradient(
-        self,
-        points: native.Kernel,
-        rows: native.Rows,
-        matrix: Floats,
-        psi1Y: Floats,
-        by_mu: Floats,
-        by_S: Floats,
-        part: Part,
-    ) -> int:
-        return native.gplvm_gradient(points, rows, matrix, psi1Y, by_mu, by_S, *part, FINE)
-
-    def gplvm_bounds(
-        self,
-        points: native.Kernel,
-        rows: native.Rows,
-        first: int,
-        last: int,
-        space: Floats,
-        matrix: Floats,
-        psi1Y: Floats,
-        by_mu: Floats,
-        by_S: Floats,
-        values: Floats,
-    ) -> None:
-        native.gplvm_bounds(points, rows, first, last, space, matrix, psi1Y, by_mu, by_S, values)
-
-    def gplvm_moments(
-        self,
-        points: native.Kernel,
-        rows: native.Rows,
-        first: int,
-        last: int,
-        space: Floats,
-        weights: Floats,
-        quadratics: Floats,
-        mean: Floats,
-        second: Floats,
-    ) -> None:
-        native.gplvm_moments(points, rows, first, last, space, weights, quadratics, mean, second)
+    # The loops have the parameters of the methods that they are.
+    regression_statistics = staticmethod(native.regression_statistics)
+    regression_gradient = staticmethod(native.regression_gradient)
+    regression_moments = staticmethod(native.regression_moments)
+    gplvm_statistics = staticmethod(native.gplvm_statistics)
+    gplvm_gradient = staticmethod(native.gplvm_gradient)
+    gplvm_bounds = staticmethod(native.gplvm_bounds)
+    gplvm_moments = staticmethod(native.gplvm_moments)

@@ -8,15 +8,13 @@
 #include "products.h"
 
 #define STEP (2 * LANES) /* rows that a tile takes at a time */
-#define BLOCK 64         /* rows that are worked on together: their arrays stay in the first-level cache */
 #define FAR (-1e300)     /* the exponent of padding rows */
-
 #define PANEL 4          /* inducing points m' that a tile takes at a time */
 
 INLINE int64_t padded(int64_t rows) { return (rows + STEP - 1) / STEP * STEP; }
 INLINE int64_t paneled(int64_t points) { return (points + PANEL - 1) / PANEL * PANEL; }
 
-/* ---- what a block of rows needs, transposed to lanes --------------------------------------------------------------- */
+/* ---- a block of rows, transposed to lanes --------------------------------------------------------------- */
 
 /* The logarithm of a product by one logarithm: mantissas multiply, exponents add. */
 typedef struct {
@@ -57,12 +55,12 @@ static void precision(const rbf_t *k, const double *ST, int64_t rows, int64_t ld
     for (int64_t i = rows; i < ld; i++) base[i] = FAR;
 }
 
-/* out[column][row] = in[row][column] - centre[column], with `padding` after the last row. */
-static void transpose(const double *in, const double *centre, double padding, int64_t rows, int64_t columns, int64_t ld,
+/* out[column][row] = in[row][column] - center[column], with `padding` after the last row. */
+static void transpose(const double *in, const double *center, double padding, int64_t rows, int64_t columns, int64_t ld,
                       double *out)
 {
     for (int64_t c = 0; c < columns; c++) {
-        double shift = centre ? centre[c] : 0;
+        double shift = center ? center[c] : 0;
         for (int64_t i = 0; i < rows; i++) out[c * ld + i] = in[i * columns + c] - shift;
         for (int64_t i = rows; i < ld; i++) out[c * ld + i] = padding;
     }
@@ -178,16 +176,17 @@ INLINE void psi2_tile(const int NP, const rbf_t *k, int64_t m, int64_t first, co
     for (int j = 0; j < NP; j++) psi2[j] += sums[j];
 }
 
-/* CALL(NP) for all pairs (m, m' <= m), m' from p on, NP at a time; `pair` is the number of (m, 0). */
-#define PAIRS(CALL)                                          \
-    for (int64_t m = 0; m < k->m; m++) {                     \
-        int64_t p = 0, pair = m * (m + 1) / 2;               \
-        for (; p + 4 <= m + 1; p += 4) CALL(4);              \
-        switch (m + 1 - p) {                                 \
-        case 3: CALL(3); break;                              \
-        case 2: CALL(2); break;                              \
-        case 1: CALL(1); break;                              \
-        }                                                    \
+/* CALL(NP) for the pairs (m, m' <= m) of one m, m' from p on, NP at a time. */
+#define PAIRS_OF_ONE(CALL)                  \
+    int64_t p = 0;                          \
+    for (; p + 4 <= m + 1; p += 4) CALL(4); \
+    UP_TO_THREE(m + 1 - p, CALL)
+
+/* The same for all m; `pair` is the number of the pair (m, 0). */
+#define PAIRS(CALL)                        \
+    for (int64_t m = 0; m < k->m; m++) {   \
+        int64_t pair = m * (m + 1) / 2;    \
+        PAIRS_OF_ONE(CALL)                 \
     }
 
 static void psi2_block(const rbf_t *k, const double *panels, const double *f, const double *c, int64_t ld, double *w,
@@ -214,13 +213,9 @@ INLINE void psi2_row_tile(const int NP, const rbf_t *k, int64_t m, int64_t first
 static void psi2_row(const rbf_t *k, int64_t m, const double *panels, const double *f, const double *c, int64_t ld, double *w,
                      double *e)
 {
-    int64_t p = 0;
-    for (; p + 4 <= m + 1; p += 4) psi2_row_tile(4, k, m, p, panels, f, c, ld, w, e);
-    switch (m + 1 - p) {
-    case 3: psi2_row_tile(3, k, m, p, panels, f, c, ld, w, e); break;
-    case 2: psi2_row_tile(2, k, m, p, panels, f, c, ld, w, e); break;
-    case 1: psi2_row_tile(1, k, m, p, panels, f, c, ld, w, e); break;
-    }
+#define TILE(NP) psi2_row_tile(NP, k, m, p, panels, f, c, ld, w, e)
+    PAIRS_OF_ONE(TILE)
+#undef TILE
 }
 
 /* With g = weight * psi2 of the pairs (m, m' <= m), the weight of m' = m halved:

@@ -56,7 +56,7 @@ INLINE ivec nearest(vec x)
 #if defined(__AVX512DQ__)
     return (ivec)_mm512_cvtpd_epi64((__m512d)x);
 #else
-    ivec k;
+    ivec k = {0};
     for (int i = 0; i < LANES; i++) k[i] = __builtin_llrint(x[i]);
     return k;
 #endif

@@ -12,7 +12,7 @@ import numpy as np
 from mpigp import native
 from mpigp.types import Floats, Words
 
-FINE = 2.0**40
+FINE = native.FINE
 """How much finer the second word is: 2²² chunks of remainders of at most one half still fit it."""
 
 
@@ -24,12 +24,12 @@ def scale_for(bound: Floats | float) -> Floats:
 
 def from_one_word(words: Words, scale: Floats) -> Floats:
     """Return the sums of one word each."""
-    return native.from_words(words.reshape(-1, 1), scale, FINE)
+    return native.from_accumulators(words.reshape(-1, 1), scale)
 
 
 def from_two_words(words: Words, scale: Floats) -> Floats:
     """Return the sums of two words each (the words of a sum are neighbours)."""
-    return native.from_words(words.reshape(-1, 2), scale, FINE)
+    return native.from_accumulators(words.reshape(-1, 2), scale)
 
 
 def to_two_words(values: Floats, scale: Floats) -> Words:
@@ -44,9 +44,7 @@ def to_two_words(values: Floats, scale: Floats) -> Words:
 
 # Sums of which no bound is known beforehand: digits of 32 bits that reach over all exponents of a double.
 
-DIGIT_BITS = 32
-LEAST_EXPONENT = -1073 - 53  # of the last of the 53 bits of the smallest double
-DIGITS = (1024 - LEAST_EXPONENT) // DIGIT_BITS + 3
+LEAST_EXPONENT, DIGITS = native.LEAST_EXPONENT, native.DIGITS
 
 
 def to_digits(values: Floats) -> Words:
@@ -54,15 +52,9 @@ def to_digits(values: Floats) -> Words:
 
     A value that is not finite makes the last digit of its sum huge, and the sum NaN.
     """
-    digits = np.zeros((values.shape[1], DIGITS), np.int64)
-    native.add_digits(np.ascontiguousarray(values), digits, DIGIT_BITS, LEAST_EXPONENT)
-    return digits
+    return native.to_superaccumulators(np.ascontiguousarray(values))
 
 
 def from_digits(digits: Words) -> Floats:
     """Return the sums (count,) of digits (count, DIGITS)."""
-    lost = digits[:, -1] >= 2**40
-    sums = np.empty(len(digits))
-    native.sum_digits(digits.copy(), sums, DIGIT_BITS, LEAST_EXPONENT)
-    sums[lost] = np.nan
-    return sums
+    return native.from_superaccumulators(digits)
