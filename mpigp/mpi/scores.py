@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpigp.gp.posterior import Prediction
-from mpigp.numerics.reproducible_sum import from_digits, to_digits
+from mpigp.numerics.reproducible_sum import from_superaccumulators, to_superaccumulators
 from mpigp.types import Comm, Floats
 
 
@@ -17,7 +17,7 @@ def scores(comm: Comm, n: int, prediction: Prediction, Y: Floats) -> dict[str, f
     square = (Y - prediction.mean) ** 2
     variance = prediction.y_variance if prediction.y_variance.ndim > 1 else prediction.y_variance[:, None]
     density = -0.5 * (np.log(2 * np.pi * variance) + square / variance)
-    digits = to_digits(np.stack([square.sum(axis=1), density.sum(axis=1)], axis=1))
+    digits = to_superaccumulators(np.stack([square.sum(axis=1), density.sum(axis=1)], axis=1))
     comm.Allreduce(MPI.IN_PLACE, digits, op=MPI.SUM)
-    squares, densities = from_digits(digits)
+    squares, densities = from_superaccumulators(digits)
     return {"rmse": float(np.sqrt(squares / (n * Y.shape[1]))), "log_density": float(densities / n)}

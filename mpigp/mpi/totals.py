@@ -8,7 +8,7 @@ import numpy as np
 
 from mpigp.chunks import chunk_rows
 from mpigp.data.streams import Columns, blocks
-from mpigp.numerics.reproducible_sum import from_two_words, scale_for, to_two_words
+from mpigp.numerics.reproducible_sum import from_accumulators, scale_for, to_accumulators
 from mpigp.types import Comm, Floats
 
 
@@ -28,9 +28,9 @@ def row_sums(comm: Comm, n: int, rows: Columns, sums: Callable[[Floats], Floats]
     words = np.zeros(2 * len(scale), np.int64)
     for _, (block,) in blocks(rows):
         for first in range(0, len(block), chunk):
-            words += to_two_words(sums(block[first : first + chunk]).ravel(), scale)
+            words += to_accumulators(sums(block[first : first + chunk]).ravel(), scale)
     comm.Allreduce(MPI.IN_PLACE, words, op=MPI.SUM)
-    return from_two_words(words, scale).reshape(bound.shape)
+    return from_accumulators(words, scale).reshape(bound.shape)
 
 
 def extremes(comm: Comm, values: Columns) -> tuple[Floats, Floats]:

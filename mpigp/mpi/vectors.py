@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpigp import native
-from mpigp.numerics.reproducible_sum import from_digits, to_digits
+from mpigp.numerics.reproducible_sum import from_superaccumulators, to_superaccumulators
 from mpigp.types import Comm, Floats
 
 
@@ -66,9 +66,9 @@ class VectorSpace:
         from mpi4py import MPI
 
         sizes = [len(left.shared) * len(right.shared) for left, right in pairs]
-        digits = np.concatenate([to_digits(self._parts(left, right)) for left, right in pairs])
+        digits = np.concatenate([to_superaccumulators(self._parts(left, right)) for left, right in pairs])
         self.comm.Allreduce(MPI.IN_PLACE, digits, op=MPI.SUM)
-        sums = np.split(from_digits(digits), np.cumsum(sizes)[:-1])
+        sums = np.split(from_superaccumulators(digits), np.cumsum(sizes)[:-1])
         return [total.reshape(len(a.shared), len(b.shared)) for total, (a, b) in zip(sums, pairs, strict=True)]
 
     def _parts(self, left: MultiVector, right: MultiVector) -> Floats:
