@@ -147,7 +147,7 @@ class Posterior:
         return _units(Y, self.y)
 
     def _prediction(self, mean: Floats, variance: Floats) -> Prediction:
-        """Return the prediction in the data's units; the arrays are overwritten, and the variance is (n, 1) or (n, d)."""
+        """Return the prediction in the data's units; it overwrites the arrays; the variance is (n, 1) or (n, d)."""
         np.maximum(variance, 0.0, out=variance)
         y_variance = variance + 1 / self.beta
         if self.y is not None:

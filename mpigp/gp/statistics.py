@@ -34,7 +34,7 @@ square (measured there), and tr C, which n bounds, by as much of the condition n
 
 
 class Block(NamedTuple):
-    """Rows in memory, as the loops take them: their number of chunks, and the arrays (rows, q) of gradients, by name."""
+    """Rows in memory, as the loops take them: their number of chunks, and arrays (rows, q) for gradients by name."""
 
     native: native.Rows
     chunks: int

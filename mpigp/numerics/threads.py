@@ -23,7 +23,7 @@ class Span(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The work of one thread: the chunks [first, last), whose sums go to `accumulators` by their `scale`; a workspace."""
+    """The work of one thread: the chunks [first, last), whose sums go to `accumulators` by `scale`; a workspace."""
 
     first: int
     last: int
