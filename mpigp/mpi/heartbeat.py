@@ -64,14 +64,8 @@ class Heartbeat:
         self._socket.bind(("", 0))
         self._socket.setblocking(False)
         host = MPI.Get_processor_name().encode()[:256]
-        self.own = Address(
-            os.urandom(8),
-            MPI.COMM_WORLD.rank,
-            self._socket.getsockname()[1],
-            os.getpid(),
-            start_time(os.getpid()),
-            host,
-        )
+        port, process = self._socket.getsockname()[1], os.getpid()
+        self.own = Address(os.urandom(8), MPI.COMM_WORLD.rank, port, process, start_time(process), host)
         mine = np.frombuffer(ADDRESS.pack(*self.own), np.uint8).copy()
         gathered = np.empty((comm.size, ADDRESS.size), np.uint8)
         comm.Allgather(mine, gathered)
@@ -119,7 +113,7 @@ class Heartbeat:
                 self._socket.sendto(message, (host, each.port))
 
     def _listen(self) -> None:
-        """Note the ranks whose heartbeats arrived; they count as of now, because this rank itself may have been stopped."""
+        """Note the ranks whose heartbeats arrived, as of now: this rank itself may have been stopped meanwhile."""
         with suppress(BlockingIOError):
             while True:
                 message = self._socket.recv(1024)
