@@ -42,11 +42,6 @@ def pairs_of(matrices: np.ndarray) -> np.ndarray:
     return np.stack([matrix[lower] for matrix in matrices], axis=1)
 
 
-def test_rows_and_columns_are_put_in_order(matrices):
-    order = np.random.default_rng(3).permutation(len(matrices.K))
-    assert (native.permuted(matrices.K, order) == matrices.K[order][:, order]).all()
-
-
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_solutions_solve(matrices, order):
     L, B = matrices.L, np.array(matrices.b, order=order)
@@ -93,11 +88,6 @@ def test_the_total_of_absolute_values(matrices):
     residuals = np.arange(1.0, 1.0 + matrices.b.shape[1])
     found = native.absolute_total(matrices.W[0], 3.0, matrices.b, residuals)
     assert found == pytest.approx(3 * np.abs(matrices.W[0]).sum() + (np.abs(matrices.b) @ residuals).sum(), rel=1e-13)
-
-
-def test_the_derivative_by_the_gram_matrix(matrices):
-    L, W, K, _ = matrices
-    agree(native.by_gram(W[0], L, K), -L.T @ W[0] @ L * K)
 
 
 def test_the_derivative_through_pairs(matrices):

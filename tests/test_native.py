@@ -130,27 +130,24 @@ ARGUMENTS: dict[str, Shapes] = {
     "gplvm_bounds": chunks(D, GROUPS) | OF_PSI | {"values": (N,)},
     "gplvm_moments": chunks(D, FORMS)
     | {"weights": (M, D), "weights_psi2": (FORMS, PAIRS), "mean": (N, D), "second": (N, FORMS)},
-    "gradient_limits": {"lowest": (Q,), "highest": (Q,), "weight": 1},
-    "between": {"Z": (M, Q), "X": (N, Q), "alpha": (Q,)},
+    "covariance": {"Z": (M, Q), "X": (N, Q), "alpha": (Q,)},
     "gram_gradient": {"G": (M, M), "Z": (M, Q), "alpha": (Q,)},
     "exponential": {"x": (N,), "out": (N,)},
     "chunk_dots": {"left": (2, N), "right": (3, N), "chunk": CHUNK},
     "largest_dots": {"left": (2, Q), "right": (M, Q), "count": M},
     "Searches": {"start": (N, Q), "units": (N, Q)},
-    "from_accumulators": {"accumulators": (M, 2), "scale": (M,)},
     "from_superaccumulators": {"superaccumulators": (M, native.DIGITS)},
 }
 ANY_LENGTH = {  # axes whose length no other argument repeats
     ("Kernel", "Z", 0),
     ("Rows", "Y", 1),
     ("Rows", "observed", 1),
-    ("between", "Z", 0),
-    ("between", "X", 0),
+    ("covariance", "Z", 0),
+    ("covariance", "X", 0),
     ("chunk_dots", "left", 0),
     ("chunk_dots", "right", 0),
     ("largest_dots", "left", 0),
     ("largest_dots", "right", 0),
-    ("from_accumulators", "accumulators", 1),
     ("from_superaccumulators", "superaccumulators", 0),
 }
 
@@ -161,10 +158,8 @@ def call(name: str, shapes: Shapes, q: int = Q) -> object:
     for argument, shape in shapes.items():
         kind = np.int64 if "accumulators" in argument else np.float64
         arguments.append(np.ones(shape, kind) if isinstance(shape, tuple) else shape)
-    kernel = native.Kernel(np.ones((M, Q)), np.ones(Q), np.ones(Q))
-    if name == "gradient_limits":
-        arguments.insert(0, kernel)
     if name.startswith(("regression", "gplvm")):
+        kernel = native.Kernel(np.ones((M, Q)), np.ones(Q), np.ones(Q))
         if "scale" in shapes:
             arguments[-5:] = [tuple(arguments[-5:])]
         S, observed = (np.ones((N, q)), np.ones((N, GROUPS))) if name.startswith("gplvm") else (None, None)
@@ -182,7 +177,7 @@ def wrong() -> Iterator[tuple[str, str, tuple[int, ...] | int]]:
                 for axis, change in [(axis, change) for axis in range(len(shape)) for change in (-1, 1)]:
                     if (name, argument, axis) not in ANY_LENGTH and not (argument == "space" and change > 0):
                         yield name, argument, (*shape[:axis], shape[axis] + change, *shape[axis + 1 :])
-            elif argument != "weight":
+            else:
                 yield name, argument, {"first": -1, "last": CHUNKS + 1, "count": M + 1}.get(argument, 0)
 
 
@@ -206,11 +201,6 @@ def test_a_message_says_which_shape_was_expected():
 def test_rows_of_another_number_of_inputs_are_refused(name):
     with pytest.raises(ValueError, match="mu has shape"):
         call(name, ARGUMENTS[name], q=Q + 1)
-
-
-def test_a_sum_has_one_accumulator_or_two():
-    with pytest.raises(ValueError, match="3 columns, expected 1 or 2"):
-        native.from_accumulators(np.ones((M, 3), np.int64), np.ones(M))
 
 
 def test_the_gplvm_needs_variances_of_inputs():

@@ -76,7 +76,7 @@ class Inducing:
         self.whitening: Whitening = whiten(K, jitter)
         order = self.whitening.order
         self.Z = Z.take(order, axis=0)
-        self.factor = native.permuted(K, order) if loops.factored else np.ones_like(K)
+        self.factor = K[np.ix_(order, order)] if loops.factored else np.ones_like(K)
         self.alpha = alpha
         smallest = self.whitening.L.item(-1)  # of the diagonal: the last, by the pivoting
         self.unwhitened_gradient = signal_to_noise <= MAX_COND_UNWHITENED_GRADIENT * smallest**2
@@ -191,7 +191,7 @@ def _by_gram(inducing: Inducing, bound: Bound) -> Floats:
     K_mm enters C and b through L alone, and F does not change when L is turned by a rotation:
     ∂F/∂K_mm = −L⁻ᵀ (∂F/∂C C + ½ ∂F/∂b bᵀ) L⁻¹.
     """
-    return native.by_gram(bound.by_L, inducing.inverse, inducing.factor)
+    return native.sandwiched(inducing.inverse, bound.by_L, -1.0) * inducing.factor
 
 
 def _absolute_residuals(fit: Floats, totals: Totals) -> Floats:

@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t
 from scipy.linalg.cython_blas cimport dsyrk, dtrmm, dtrsm
 from scipy.linalg.cython_lapack cimport dpotrf, dpotri, dpstrf, dtrtri
 
-from mpigp.native._shapes cimport check_indices, check_matrix, check_square, check_vector, expect
+from mpigp.native._shapes cimport check_matrix, check_square, check_vector, expect
 
 cdef char UPPER = b"U", LEFT = b"L", RIGHT = b"R", PLAIN = b"N", TRANSPOSED = b"T"
 cdef double ONE = 1.0
@@ -40,19 +40,6 @@ def pivoted_cholesky(K, double jitter):
     for i in range(m):
         places[i] = pivots[i] - 1
     return factor, order
-
-
-def permuted(const double[:, ::1] K, const int64_t[::1] order not None):
-    """Return K[order][:, order]."""
-    cdef Py_ssize_t m = check_square("K", K), i, j
-    expect("order", (order.shape[0],), (m,))
-    check_indices("order", order, m)
-    result = np.empty((m, m))
-    cdef double[:, ::1] out = result
-    for i in range(m):
-        for j in range(m):
-            out[i, j] = K[order[i], order[j]]
-    return result
 
 
 def triangle_inverse(L):
@@ -266,20 +253,6 @@ def absolute_total(const double[:, ::1] matrix not None, double n, const double[
         for j in range(psi1Y.shape[1]):
             of_psi1Y += fabs(psi1Y[i, j]) * residuals[j]
     return n * of_matrix + of_psi1Y
-
-
-def by_gram(by_L, const double[:, ::1] inverse, const double[:, ::1] K):
-    """Return −L⁻ᵀ by_L L⁻¹ ∘ K (m, m), exactly symmetric."""
-    result = by_L.copy()
-    cdef double[:, ::1] out = result
-    cdef Py_ssize_t m = check_square("inverse", inverse), i, j
-    check_matrix("by_L", out, m, m)
-    check_matrix("K", K, m, m)
-    both_sides(inverse, out, -1.0)
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            out[i, j] *= K[i, j]
-    return result
 
 
 def add_through_pairs(double[:, ::1] by_gram, const double[:, ::1] weights, const double[:, ::1] pairs not None):

@@ -4,17 +4,13 @@ from libc.stdint cimport int64_t
 
 
 cdef extern from "loops.h":
+    const double FINE_SCALE "FINE"
     ctypedef struct rows_t:
         int64_t n, d, chunk, all_chunks, groups
-        const double *mu
-        const double *S
-        const double *Y
-        const double *observed
+        const double *mu, *S, *Y, *observed
     ctypedef struct rbf_t:
         int64_t m, q
-        const double *Z
-        const double *center
-        const double *alpha
+        const double *Z, *center, *alpha
     ctypedef struct part_t:
         int64_t first, last
         double *space

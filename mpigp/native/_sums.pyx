@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False, embedsignature=True
-"""Reproducible sums: fixed-point accumulators, and superaccumulators that reach over all exponents of a double.
+"""Reproducible sums of which no bound is known beforehand: superaccumulators, over all exponents of a double.
 
-Digit p of a superaccumulator counts 2^(DIGIT_BITS p + LEAST_EXPONENT). Both kinds add as integers do.
+Digit p of a superaccumulator counts 2^(32 p + LEAST_EXPONENT). They add as integers do.
 """
 
 import numpy as np
@@ -9,11 +9,8 @@ import numpy as np
 from libc.math cimport NAN, frexp, isfinite, ldexp
 from libc.stdint cimport int64_t, uint64_t
 
-from mpigp.native._shapes cimport check_vector, expect
+from mpigp.native._shapes cimport expect
 
-
-cdef extern from "loops.h":
-    const double FINE_SCALE "FINE"
 
 cdef enum:
     BITS = 32  # of a digit
@@ -21,35 +18,7 @@ cdef enum:
     PLACES = 70  # (1024 − LEAST) // BITS + 3
     INFINITE = 40  # a value that is not finite adds 2^40 to the last digit
 
-FINE, DIGIT_BITS, LEAST_EXPONENT, DIGITS = FINE_SCALE, BITS, LEAST, PLACES
-
-
-def scale_for(const double[::1] bound not None):
-    """Return 2^(61 − e) for each bound, e the least with bound < 2^e, but at most 2^900; a bound of zero is tiny."""
-    result = np.empty(bound.shape[0])
-    cdef double[::1] out = result
-    cdef int64_t i
-    cdef int exponent
-    for i in range(bound.shape[0]):
-        frexp(1e-280 if bound[i] < 1e-280 else bound[i], &exponent)
-        out[i] = ldexp(1.0, min(61 - exponent, 900))
-    return result
-
-
-def from_accumulators(const int64_t[:, ::1] accumulators not None, const double[:] scale):
-    """Return the sums (k,) of one accumulator each (k, 1), or of two (k, 2), of which the second is FINE times finer."""
-    check_vector("scale", scale, accumulators.shape[0])
-    if accumulators.shape[1] not in (1, 2):
-        raise ValueError(f"accumulators has {accumulators.shape[1]} columns, expected 1 or 2")
-    result = np.empty(accumulators.shape[0])
-    cdef double[::1] out = result
-    cdef int64_t i
-    for i in range(accumulators.shape[0]):
-        out[i] = <double>accumulators[i, 0]
-        if accumulators.shape[1] > 1:
-            out[i] += <double>accumulators[i, 1] / FINE_SCALE
-        out[i] /= scale[i]
-    return result
+LEAST_EXPONENT, DIGITS = LEAST, PLACES
 
 
 def to_superaccumulators(const double[:, ::1] values not None):

@@ -1,10 +1,6 @@
 /* The sums of the Bayesian GPLVM over the rows of chunks. Compiled once for each instruction set. */
 #include "psi.h"
 
-typedef struct {
-    double *muT, *ST, *YT, *OT, *aa, *a, *base1, *cc, *c, *base2, *psi1, *f, *w, *ZZ1, *ZZ2, *panels;
-} block_t;
-
 static block_t take_block(const rbf_t *k, const rows_t *rows, double **space)
 {
     block_t b;
@@ -12,9 +8,9 @@ static block_t take_block(const rbf_t *k, const rows_t *rows, double **space)
     b.ST = take(space, k->q * BLOCK);
     b.YT = take(space, rows->d * BLOCK);
     b.OT = rows->observed ? take(space, rows->groups * BLOCK) : NULL;
-    b.aa = take(space, 2 * k->q * BLOCK); /* [a mu, a]: a itself begins at a */
+    b.aa = take(space, 2 * k->q * BLOCK);
     b.base1 = take(space, BLOCK);
-    b.cc = take(space, 2 * k->q * BLOCK); /* [c mu, c] likewise */
+    b.cc = take(space, 2 * k->q * BLOCK);
     b.base2 = take(space, BLOCK);
     b.psi1 = take(space, k->m * BLOCK);
     b.f = take(space, k->m * BLOCK);
@@ -34,43 +30,46 @@ static block_t take_block(const rbf_t *k, const rows_t *rows, double **space)
     return b;
 }
 
-static void fill_block(block_t *b, const rbf_t *k, const rows_t *rows, int64_t start, int64_t count, int64_t ld)
+/* The rows [start, start + count), and their psi1 and f. Return the places that they take. */
+static int64_t fill_block(block_t *b, const rbf_t *k, const rows_t *rows, int64_t start, int64_t count)
 {
+    int64_t ld = b->ld = padded(count);
     transpose(rows->mu + start * k->q, k->center, 0, count, k->q, ld, b->muT);
     transpose(rows->S + start * k->q, NULL, 1, count, k->q, ld, b->ST);
     transpose(rows->Y + start * rows->d, NULL, 0, count, rows->d, ld, b->YT);
     if (b->OT) transpose(rows->observed + start * rows->groups, NULL, 0, count, rows->groups, ld, b->OT);
     b->a = b->aa + k->q * ld;
     b->c = b->cc + k->q * ld;
-    precision(k, b->ST, count, ld, 1, -0.5, b->a, b->base1);
-    precision(k, b->ST, count, ld, 2, -0.25, b->c, b->base2); /* each of a pair has half of its base */
+    precision(k, b, count, 1, -0.5, b->a, b->base1);
+    precision(k, b, count, 2, -0.25, b->c, b->base2); /* each of a pair has half of its base */
     for (int64_t j = 0; j < k->q * ld; j += LANES) {
         store(b->aa + j, load(b->a + j) * load(b->muT + j));
         store(b->cc + j, load(b->c + j) * load(b->muT + j));
     }
-    exponents(k, b->muT, b->aa, b->base1, b->ZZ1, ld, b->psi1);
+    exponents(k, b, b->aa, b->base1, b->ZZ1, b->psi1);
     psi1_block(k, ld, b->psi1);
-    exponents(k, b->muT, b->cc, b->base2, b->ZZ2, ld, b->f);
+    exponents(k, b, b->cc, b->base2, b->ZZ2, b->f);
+    return ld;
 }
 
 /* sum over dimensions of (S + mu^2 - 1 - log S) / 2, of the rows at i */
-INLINE vec divergences(const block_t *b, const rbf_t *k, int64_t i, int64_t ld)
+INLINE vec divergences(const block_t *b, const rbf_t *k, int64_t i)
 {
     product_t S = ONES;
     vec sum = {0};
     for (int64_t q = 0; q < k->q; q++) {
-        vec Sq = load(b->ST + q * ld + i), x = load(b->muT + q * ld + i) + k->center[q];
+        vec Sq = load(b->ST + q * b->ld + i), x = load(b->muT + q * b->ld + i) + k->center[q];
         multiply(&S, Sq);
         sum += Sq + x * x - 1.0;
     }
     return 0.5 * (sum - product_log2(S) / LOG2E);
 }
 
-static double divergence(const block_t *b, const rbf_t *k, int64_t count, int64_t ld)
+static double divergence(const block_t *b, const rbf_t *k, int64_t count)
 {
     double total = 0;
-    for (int64_t i = 0; i < ld; i += LANES) {
-        vec parts = divergences(b, k, i, ld);
+    for (int64_t i = 0; i < b->ld; i += LANES) {
+        vec parts = divergences(b, k, i);
         for (int v = 0; v < LANES && i + v < count; v++) total += parts[v];
     }
     return total;
@@ -88,15 +87,13 @@ int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, const part_t *
         zero(psi2, sums);
         zero(B, k->m * rows->d);
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
-            int64_t count = smaller(BLOCK, end - start), ld = padded(count);
-            fill_block(&b, k, rows, start, count, ld);
-            if (!b.OT)
-                psi2_block(k, b.panels, b.f, b.c, ld, b.w, psi2);
+            int64_t count = smaller(BLOCK, end - start), ld = fill_block(&b, k, rows, start, count);
+            if (!b.OT) psi2_block(k, &b, psi2);
             for (int64_t m = 0; b.OT && m < k->m; m++) {
-                psi2_row(k, m, b.panels, b.f, b.c, ld, b.w, e);
+                psi2_row(k, &b, m, e);
                 dot(e, m + 1, b.OT, rows->groups, ld, 1, psi2 + m * (m + 1) / 2 * rows->groups);
             }
-            kl += divergence(&b, k, count, ld);
+            kl += divergence(&b, k, count);
             dot(b.psi1, k->m, b.YT, rows->d, ld, 1, B);
         }
         overflows += accumulate(part, 0, psi2, sums, LARGEST);
@@ -172,22 +169,21 @@ int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, const part_t *pa
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
         zero(grad, nZ + Q);
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
-            int64_t count = smaller(BLOCK, end - start), ld = padded(count);
-            fill_block(&b, k, rows, start, count, ld);
+            int64_t count = smaller(BLOCK, end - start), ld = fill_block(&b, k, rows, start, count);
 
             /* psi1: g1 = (weight_psi1Y Y^T) psi1. */
             product(weight_psi1Y, k->m, rows->d, b.YT, 0, g1, ld);
             for (int64_t j = 0; j < k->m * ld; j += LANES) store(g1 + j, load(g1 + j) * load(b.psi1 + j));
             zero(first1, Q * ld);
             zero(second1, Q * ld);
-            psi1_gradient_block(k, g1, b.muT, b.a, ld, first1, second1, grad);
+            psi1_gradient_block(k, &b, g1, first1, second1, grad);
 
             /* psi2: the pairs; then r's products rZ = r^T [Z, Z^2] and rc = r [c mu, c]. */
             zero(r, k->m * ld);
             zero(quadratic, Q * ld);
             zero(to_m, PANEL * nZ);
             zero(to_panels, paneled(k->m) * Q);
-            psi2_gradient_block(k, b.panels, weight_psi2, rows->groups, b.OT, b.f, b.c, ld, b.w, g, r, quadratic, to_m, to_panels);
+            psi2_gradient_block(k, &b, weight_psi2, rows->groups, g, r, quadratic, to_m, to_panels);
             product(powers, 2 * Q, k->m, r, 0, rZ, ld);
             dot(r, k->m, b.cc, 2 * Q, ld, 0, rc);
             for (int64_t j = 0; j < k->m; j++)
@@ -235,18 +231,17 @@ void ISA(gplvm_bounds)(const rbf_t *k, const rows_t *rows, const part_t *part, c
     double *total1 = take(&space, BLOCK), *total2 = take(&space, BLOCK), *powers = take(&space, 2 * k->m * Q);
     take_powers(k, powers);
     for (int64_t start = part->first * rows->chunk; start < smaller(part->last * rows->chunk, rows->n); start += BLOCK) {
-        int64_t count = smaller(BLOCK, rows->n - start), ld = padded(count);
-        fill_block(&b, k, rows, start, count, ld);
+        int64_t count = smaller(BLOCK, rows->n - start), ld = fill_block(&b, k, rows, start, count);
         product(weight_psi1Y, k->m, rows->d, b.YT, 0, g1, ld);
         for (int64_t j = 0; j < k->m * ld; j += LANES) store(g1 + j, load(g1 + j) * load(b.psi1 + j));
         product(powers, 2 * Q, k->m, g1, 0, g1Z, ld);
         zero(r, k->m * ld);
         zero(quadratic, Q * ld);
-        psi2_rows_block(k, b.panels, weight_psi2, rows->groups, b.OT, b.f, b.c, ld, b.w, row_weights, r, quadratic);
+        psi2_rows_block(k, &b, weight_psi2, rows->groups, row_weights, r, quadratic);
         product(powers, 2 * Q, k->m, r, 0, rZ, ld);
         totals(k, g1, r, ld, total1, total2);
         for (int64_t i = 0; i < ld; i += LANES) {
-            vec value = load(total1 + i) + load(total2 + i) - divergences(&b, k, i, ld);
+            vec value = load(total1 + i) + load(total2 + i) - divergences(&b, k, i);
             for (int v = 0; v < LANES && i + v < count; v++) values[start + i + v] = value[v];
         }
         for (int64_t q = 0; q < Q; q++)
@@ -274,12 +269,11 @@ void ISA(gplvm_moments)(const rbf_t *k, const rows_t *rows, const part_t *part, 
     double *e = take(&space, k->m * BLOCK), *weightsT = take_transposed(weights, k->m, d, k->m, &space);
     double *meanT = take(&space, d * BLOCK), *secondT = take(&space, count_psi2 * BLOCK);
     for (int64_t start = part->first * rows->chunk; start < smaller(part->last * rows->chunk, rows->n); start += BLOCK) {
-        int64_t count = smaller(BLOCK, rows->n - start), ld = padded(count);
-        fill_block(&b, k, rows, start, count, ld);
+        int64_t count = smaller(BLOCK, rows->n - start), ld = fill_block(&b, k, rows, start, count);
         product(weightsT, d, k->m, b.psi1, 0, meanT, ld);
         zero(secondT, count_psi2 * ld);
         for (int64_t m = 0; m < k->m; m++) {
-            psi2_row(k, m, b.panels, b.f, b.c, ld, b.w, e);
+            psi2_row(k, &b, m, e);
             for (int64_t v = 0, NV; v < ld / LANES; v += NV) {
                 NV = tile_vectors(ld / LANES - v);
                 product_vectors(NV, weights_psi2 + m * (m + 1) / 2, pairs, count_psi2, e + v * LANES, ld, m + 1, 0, 1,

@@ -52,7 +52,7 @@ static inline int64_t accumulate(const part_t *part, int64_t offset, const doubl
         for (; k + LANES <= count; k += LANES) {
             vec x = *(const vec_anywhere *)(values + k) * *(const vec_anywhere *)(scale + k);
             fits -= (x < largest) & (x > -largest);
-            *(ivec_anywhere *)(to + k) += nearest(x);
+            *(uvec_anywhere *)(to + k) += (uvec)nearest(x);
         }
         overflows = k;
         for (int i = 0; i < LANES; i++) overflows -= fits[i];

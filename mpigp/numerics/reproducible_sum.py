@@ -24,13 +24,15 @@ LEAST_EXPONENT, DIGITS = native.LEAST_EXPONENT, native.DIGITS
 
 def scale_for(bound: Floats | float) -> Floats:
     """Return powers of two that bring sums of absolute value ≤ `bound` below 2⁶¹; a bound of zero is taken as tiny."""
-    bound = np.asarray(bound, np.float64)
-    return native.scale_for(bound.ravel()).reshape(bound.shape)
+    _, exponent = np.frexp(np.maximum(bound, 1e-280))
+    return np.ldexp(1.0, np.minimum(61 - exponent, 900))
 
 
 def from_accumulators(accumulators: Accumulators, scale: Floats) -> Floats:
     """Return the sums (k,) of one or two accumulators each (k or 2k,); the two of a sum are neighbors."""
-    return native.from_accumulators(accumulators.reshape(len(scale), -1), scale)
+    if len(accumulators) == len(scale):
+        return accumulators / scale
+    return (accumulators[0::2] + accumulators[1::2] / FINE) / scale
 
 
 def to_accumulators(values: Floats, scale: Floats) -> Accumulators:
