@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
 
 from mpigp import native
 from mpigp.chunks import chunk_count, chunk_rows
@@ -25,9 +24,7 @@ from mpigp.gp.batch_lbfgs import minimize
 from mpigp.gp.posterior import REMEDY, Posterior, Prediction
 from mpigp.kernels.backend import RowBounds
 from mpigp.numerics.threads import Span, Workers
-from mpigp.types import Floats
-
-Rows = NDArray[np.int64]
+from mpigp.types import Floats, Integers
 
 CANDIDATES = 8192  # training rows, evenly spaced, that starts are sought among
 STARTS = 4  # of them, that are followed for TRIAL rounds; the best is followed to its maximum
@@ -120,7 +117,7 @@ class _Problem:
         def variances(logarithms: Floats) -> Floats:
             return np.exp(np.clip(logarithms, -600.0, 600.0))
 
-        def objective(point: Floats, rows: Rows) -> tuple[Floats, Floats]:
+        def objective(point: Floats, rows: Integers) -> tuple[Floats, Floats]:
             mu, S = np.ascontiguousarray(point[:, :q]), variances(point[:, q:])
             values, by_mu, by_S = self.bounds(mu, S, Y[rows], None if observed is None else observed[rows])
             return -(values + constant[rows]), -np.hstack([by_mu, S * by_S])

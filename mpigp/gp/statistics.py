@@ -22,7 +22,7 @@ from mpigp.kernels.registry import DEFAULT, backend_of
 from mpigp.numerics.cholesky import Whitening, whiten
 from mpigp.numerics.reproducible_sum import FINE, from_accumulators, scale_for
 from mpigp.numerics.threads import Part
-from mpigp.types import Accumulators, Floats
+from mpigp.types import Floats, Integers
 
 MAX_COND_UNWHITENED_GRADIENT = 2e8
 """Up to this product of signal-to-noise ratio and condition number, regression's gradients may be computed from K_mn,
@@ -160,7 +160,7 @@ class Model(ABC):
         return False
 
     @abstractmethod
-    def summary(self, inducing: Inducing, accumulators: Accumulators, scale: Floats, d: int) -> Statistics:
+    def summary(self, inducing: Inducing, accumulators: Integers, scale: Floats, d: int) -> Statistics:
         """Return the arguments of the bound, from the accumulators of all rows."""
 
     @abstractmethod
@@ -212,7 +212,7 @@ class Regression(Model):
         inverse = inducing.inverse if self.whitens(inducing) else None
         return self.loops.regression_statistics(inducing.points, rows.native, inverse, part)
 
-    def summary(self, inducing: Inducing, accumulators: Accumulators, scale: Floats, d: int) -> Statistics:
+    def summary(self, inducing: Inducing, accumulators: Integers, scale: Floats, d: int) -> Statistics:
         m = len(inducing.Z)
         sums, pairs = from_accumulators(accumulators, scale), m * (m + 1) // 2
         C, b = native.symmetric(sums[:pairs], m), sums[pairs:].reshape(m, d)
@@ -278,7 +278,7 @@ class GPLVM(Model):
     def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
         return self.loops.gplvm_statistics(inducing.points, rows.native, part)
 
-    def summary(self, inducing: Inducing, accumulators: Accumulators, scale: Floats, d: int) -> Statistics:
+    def summary(self, inducing: Inducing, accumulators: Integers, scale: Floats, d: int) -> Statistics:
         m = len(inducing.Z)
         sums, psi2_sums = from_accumulators(accumulators, scale), len(accumulators) - m * d - 2
         L, pairs = inducing.whitening.L, sums[:psi2_sums].reshape(m * (m + 1) // 2, -1)

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from mpigp import native
 from mpigp.numerics.threads import Part, Span
-from mpigp.types import Accumulators, Floats
+from mpigp.types import Floats, Integers
 
 
 class RowBounds(NamedTuple):
@@ -53,7 +53,7 @@ class KernelBackend(Protocol):
         """Return limits (q + q) of the gradients of any Z_m and alpha through the rows, for a total `weight` of
         |∂F/∂ψ| ψ, and rows from `lowest` to `highest` (q,)."""
 
-    def gradient_sums(self, accumulators: Accumulators, scale: Floats) -> Floats:
+    def gradient_sums(self, accumulators: Integers, scale: Floats) -> Floats:
         """Return the sums of the second round from their accumulators."""
 
     def regression_statistics(

@@ -17,7 +17,7 @@ from mpigp.kernels.backend import RowBounds
 from mpigp.kernels.base import Kernel, LatentKernel
 from mpigp.numerics.reproducible_sum import DIGITS, from_superaccumulators, to_superaccumulators
 from mpigp.numerics.threads import Part, Span
-from mpigp.types import Accumulators, Floats
+from mpigp.types import Floats, Integers
 
 MOST = 2.0**62  # of a sum in one accumulator
 BLOCK = 2**16  # numbers of ψ2 that are made at a time
@@ -117,7 +117,7 @@ class NumpyBackend:
     def gradient_limits(self, points: native.Kernel, lowest: Floats, highest: Floats, weight: float) -> Floats:
         return np.ones(2 * len(points.alpha))  # superaccumulators need none
 
-    def gradient_sums(self, accumulators: Accumulators, scale: Floats) -> Floats:
+    def gradient_sums(self, accumulators: Integers, scale: Floats) -> Floats:
         return from_superaccumulators(accumulators.reshape(-1, DIGITS))
 
     def regression_statistics(

@@ -26,7 +26,7 @@ from mpigp.mpi.rows import Rows
 from mpigp.mpi.timers import Timers
 from mpigp.numerics.cholesky import NotPositiveDefinite
 from mpigp.numerics.threads import Part, Workers
-from mpigp.types import Accumulators, Comm, Floats
+from mpigp.types import Comm, Floats, Integers
 
 SMALLEST_JITTER, LARGEST_JITTER = 1e-12, 1e-2
 
@@ -118,24 +118,24 @@ class Evaluator:
             raise EvaluationFailed("the bound has no value here: a parameter is not finite")
         return Globals.unpack(message[:-1], self.m, self.q), float(message[-1])
 
-    def _sum_statistics(self, inducing: Inducing) -> Accumulators:
+    def _sum_statistics(self, inducing: Inducing) -> Integers:
         work = partial(self.model.add_statistics, inducing)
         return self._sum_blocks(work, self.statistics_scale, per_sum=1)
 
-    def _sum_gradient(self, inducing: Inducing, weights: Adjoints, scale: Floats) -> Accumulators:
+    def _sum_gradient(self, inducing: Inducing, weights: Adjoints, scale: Floats) -> Integers:
         def work(rows: Block, part: Part) -> int:
             return self.model.add_gradient(inducing, rows, weights, part)
 
         return self._sum_blocks(work, scale, self.model.loops.gradient_accumulators)
 
-    def _sum_blocks(self, work: Callable[[Block, Part], int], scale: Floats, per_sum: int) -> Accumulators:
+    def _sum_blocks(self, work: Callable[[Block, Part], int], scale: Floats, per_sum: int) -> Integers:
         """Return the accumulators of the sums over this rank's rows, and last the number of overflows."""
         return sum(
             (self.workers.sum(partial(work, rows), rows.chunks, scale, per_sum) for rows in self.rows.blocks()),
             start=np.zeros(per_sum * len(scale) + 1, np.int64),
         )
 
-    def _bound(self, inducing: Inducing, sums: Accumulators, parameters: Globals) -> Master | None:
+    def _bound(self, inducing: Inducing, sums: Integers, parameters: Globals) -> Master | None:
         """Return the master's part of an evaluation; None where the bound has no value at this jitter."""
         if sums[-1]:
             return None
@@ -146,7 +146,7 @@ class Evaluator:
             return None
         return Master(summary, F, self.model.weights(inducing, summary, F, self.rows))
 
-    def _summary(self, inducing: Inducing, accumulators: Accumulators) -> tuple[Statistics, Sequence[Group]]:
+    def _summary(self, inducing: Inducing, accumulators: Integers) -> tuple[Statistics, Sequence[Group]]:
         """Return the arguments of the bound: the statistics, and the groups of outputs with their numbers of rows."""
         return self.model.summary(inducing, accumulators, self.statistics_scale, self.d), self.rows.groups
 
@@ -186,7 +186,7 @@ class Evaluator:
             self.comm.Bcast(message, root=0)
         self.phases.sent(message.nbytes)
 
-    def _allreduce(self, accumulators: Accumulators) -> None:
+    def _allreduce(self, accumulators: Integers) -> None:
         with self.phases("wait"):
             self.comm.Barrier()
         with self.phases("reduce"):

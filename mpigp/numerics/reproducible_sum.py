@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpigp import native
-from mpigp.types import Accumulators, Floats
+from mpigp.types import Floats, Integers
 
 FINE = native.FINE
 """How much finer the second accumulator is: 2²² chunks of remainders of at most one half still fit it."""
@@ -28,14 +28,14 @@ def scale_for(bound: Floats | float) -> Floats:
     return np.ldexp(1.0, np.minimum(61 - exponent, 900))
 
 
-def from_accumulators(accumulators: Accumulators, scale: Floats) -> Floats:
+def from_accumulators(accumulators: Integers, scale: Floats) -> Floats:
     """Return the sums (k,) of one or two accumulators each (k or 2k,); the two of a sum are neighbors."""
     if len(accumulators) == len(scale):
         return accumulators / scale
     return (accumulators[0::2] + accumulators[1::2] / FINE) / scale
 
 
-def to_accumulators(values: Floats, scale: Floats) -> Accumulators:
+def to_accumulators(values: Floats, scale: Floats) -> Integers:
     """Return values (k,) as two accumulators each (2k,), as the compiled loops do."""
     x = values * scale
     whole = np.rint(x)
@@ -45,7 +45,7 @@ def to_accumulators(values: Floats, scale: Floats) -> Accumulators:
     return accumulators
 
 
-def to_superaccumulators(values: Floats) -> Accumulators:
+def to_superaccumulators(values: Floats) -> Integers:
     """Return the exact sums over the first axis of values (k, count), as digits (count, DIGITS) that simply add.
 
     A value that is not finite makes the last digit of its sum huge, and the sum NaN.
@@ -53,6 +53,6 @@ def to_superaccumulators(values: Floats) -> Accumulators:
     return native.to_superaccumulators(np.ascontiguousarray(values))
 
 
-def from_superaccumulators(digits: Accumulators) -> Floats:
+def from_superaccumulators(digits: Integers) -> Floats:
     """Return the sums (count,) of digits (count, DIGITS)."""
     return native.from_superaccumulators(digits)

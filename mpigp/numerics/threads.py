@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mpigp.types import Accumulators, Floats
+from mpigp.types import Floats, Integers
 
 Result = TypeVar("Result")
 
@@ -27,7 +27,7 @@ class Part(NamedTuple):
 
     first: int
     last: int
-    accumulators: Accumulators
+    accumulators: Integers
     scale: Floats
     space: Floats
 
@@ -41,13 +41,13 @@ class Workers:
         self._spaces = [np.empty(space) for _ in range(count)]
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
 
-    def sum(self, work: Callable[[Part], int], chunks: int, scale: Floats, per_sum: int) -> Accumulators:
+    def sum(self, work: Callable[[Part], int], chunks: int, scale: Floats, per_sum: int) -> Integers:
         """Return the sums over all chunks, `per_sum` accumulators each, and last the number of overflows.
 
         work : adds to a part's accumulators, and returns how many chunk sums overflowed them
         """
 
-        def run(span: Span) -> Accumulators:
+        def run(span: Span) -> Integers:
             totals = np.zeros(per_sum * len(scale) + 1, np.int64)
             if span.first < span.last:
                 totals[-1] = work(Part(span.first, span.last, totals[:-1], scale, span.space))
