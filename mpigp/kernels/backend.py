@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from mpigp import native
+from mpigp.native import Kernel as Points
+from mpigp.native import Rows
 from mpigp.numerics.threads import Part, Span
 from mpigp.types import Floats, Integers
 
@@ -23,8 +24,8 @@ class RowBounds(NamedTuple):
 class KernelBackend(Protocol):
     """A kernel k of unit variance, as models and predictions use it.
 
-    points : native.Kernel, Z (m, q) minus their center (q,), the center, and alpha (q,)
-    rows : native.Rows, in chunks; a `part` or a `span` of the chunks is the work of one thread
+    points : Z (m, q) minus their center (q,), the center, and alpha (q,)
+    rows : in chunks; a `part` or a `span` of the chunks is the work of one thread
     Methods that add to a part's accumulators return how many sums overflowed. Symmetric matrices are packed: the lower
     triangle, m(m+1)/2 pairs.
 
@@ -49,27 +50,18 @@ class KernelBackend(Protocol):
     def gram_gradient(self, weights: Floats, Z: Floats, alpha: Floats) -> tuple[Floats, Floats]:
         """Return the gradients of Z (m, q) and alpha (q,) through K_mm; row m of weights (m, m) gives that of Z_m."""
 
-    def gradient_limits(self, points: native.Kernel, lowest: Floats, highest: Floats, weight: float) -> Floats:
+    def gradient_limits(self, points: Points, lowest: Floats, highest: Floats, weight: float) -> Floats:
         """Return limits (q + q) of the gradients of any Z_m and alpha through the rows, for a total `weight` of
         |∂F/∂ψ| ψ, and rows from `lowest` to `highest` (q,)."""
 
     def gradient_sums(self, accumulators: Integers, scale: Floats) -> Floats:
         """Return the sums of the second round from their accumulators."""
 
-    def regression_statistics(
-        self, points: native.Kernel, rows: native.Rows, inverse: Floats | None, part: Part
-    ) -> int:
+    def regression_statistics(self, points: Points, rows: Rows, inverse: Floats | None, part: Part) -> int:
         """Add AAᵀ (packed) and AY (m, d), A = L⁻¹K with `inverse` and A = K without."""
 
     def regression_gradient(
-        self,
-        points: native.Kernel,
-        rows: native.Rows,
-        inverse: Floats | None,
-        matrix: Floats,
-        psi1Y: Floats,
-        fit: Floats,
-        part: Part,
+        self, points: Points, rows: Rows, inverse: Floats | None, matrix: Floats, psi1Y: Floats, fit: Floats, part: Part
     ) -> int:
         """Add the gradients of Z (m, q) and alpha (q,) through K_mn, and with `inverse` AE (m, d).
 
@@ -77,29 +69,15 @@ class KernelBackend(Protocol):
         """
 
     def regression_moments(
-        self,
-        points: native.Kernel,
-        rows: native.Rows,
-        span: Span,
-        factor: Floats,
-        weights: Floats,
-        mean: Floats,
-        explained: Floats,
+        self, points: Points, rows: Rows, span: Span, factor: Floats, weights: Floats, mean: Floats, explained: Floats
     ) -> None:
         """Set mean (n, d) = K weights and explained (n,) = |factor K|², of a lower triangular factor (m, m)."""
 
-    def gplvm_statistics(self, points: native.Kernel, rows: native.Rows, part: Part) -> int:
+    def gplvm_statistics(self, points: Points, rows: Rows, part: Part) -> int:
         """Add Σψ2 of each group (packed, groups), Σψ1Y (m, d) and KL (whole nats, the remainder)."""
 
     def gplvm_gradient(
-        self,
-        points: native.Kernel,
-        rows: native.Rows,
-        matrix: Floats,
-        psi1Y: Floats,
-        by_mu: Floats,
-        by_S: Floats,
-        part: Part,
+        self, points: Points, rows: Rows, matrix: Floats, psi1Y: Floats, by_mu: Floats, by_S: Floats, part: Part
     ) -> int:
         """Add the gradients of Z (m, q) and alpha (q,), and set those of mu and S (n, q).
 
@@ -107,18 +85,11 @@ class KernelBackend(Protocol):
         """
 
     def gplvm_bounds(
-        self, points: native.Kernel, rows: native.Rows, span: Span, matrix: Floats, psi1Y: Floats, out: RowBounds
+        self, points: Points, rows: Rows, span: Span, matrix: Floats, psi1Y: Floats, out: RowBounds
     ) -> None:
         """Set each row's term of the bound, whose bits depend on no other row; the weights are as in the gradient."""
 
     def gplvm_moments(
-        self,
-        points: native.Kernel,
-        rows: native.Rows,
-        span: Span,
-        weights: Floats,
-        quadratics: Floats,
-        mean: Floats,
-        second: Floats,
+        self, points: Points, rows: Rows, span: Span, weights: Floats, quadratics: Floats, mean: Floats, second: Floats
     ) -> None:
         """Set mean (n, d) = ψ1 weights (m, d), and second (n, k), the sums of quadratics (k, pairs) ψ2 over pairs."""

@@ -6,7 +6,7 @@ The sums of the second round have no known limit: superaccumulators (mpigp.numer
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,8 @@ from mpigp import native
 from mpigp.chunks import SMALLEST
 from mpigp.kernels.backend import RowBounds
 from mpigp.kernels.base import Kernel, LatentKernel
+from mpigp.native import Kernel as Points
+from mpigp.native import Rows
 from mpigp.numerics.reproducible_sum import DIGITS, from_superaccumulators, to_superaccumulators
 from mpigp.numerics.threads import Part, Span
 from mpigp.types import Floats, Integers
@@ -33,7 +35,7 @@ class _Block(NamedTuple):
     observed: Floats | None
 
 
-def _cut(rows: native.Rows, start: int, stop: int, size: int) -> Iterator[_Block]:
+def _cut(rows: Rows, start: int, stop: int, size: int) -> Iterator[_Block]:
     """Yield the rows [start, stop) in blocks of at most `size`."""
     for first in range(start, stop, size):
         where = slice(first, min(stop, first + size))
@@ -41,14 +43,15 @@ def _cut(rows: native.Rows, start: int, stop: int, size: int) -> Iterator[_Block
         yield _Block(where, rows.mu[where], S, rows.Y[where], observed)
 
 
-def _chunks(rows: native.Rows, part: Part | Span) -> Iterator[_Block]:
+def _chunks(rows: Rows, part: Part | Span) -> Iterator[_Block]:
     """Yield the chunks of a part."""
     return _cut(rows, part.first * rows.chunk, min(len(rows.Y), part.last * rows.chunk), rows.chunk)
 
 
-def _blocks(rows: native.Rows, chunk: _Block, size: int) -> Iterator[_Block]:
-    """Yield the rows of a chunk in blocks of at most `size`."""
-    return _cut(rows, chunk.where.start, chunk.where.stop, size)
+def _blocks(rows: Rows, chunks: Iterable[_Block], size: int) -> Iterator[_Block]:
+    """Yield the rows of chunks in blocks of at most `size`."""
+    for chunk in chunks:
+        yield from _cut(rows, chunk.where.start, chunk.where.stop, size)
 
 
 def _block_rows(m: int) -> int:
@@ -114,15 +117,13 @@ class NumpyBackend:
         by_Z, by_alpha = self.kernel.covariance_gradient(Z, Z, alpha, weights)
         return 2 * by_Z, by_alpha
 
-    def gradient_limits(self, points: native.Kernel, lowest: Floats, highest: Floats, weight: float) -> Floats:
+    def gradient_limits(self, points: Points, lowest: Floats, highest: Floats, weight: float) -> Floats:
         return np.ones(2 * len(points.alpha))  # superaccumulators need none
 
     def gradient_sums(self, accumulators: Integers, scale: Floats) -> Floats:
         return from_superaccumulators(accumulators.reshape(-1, DIGITS))
 
-    def regression_statistics(
-        self, points: native.Kernel, rows: native.Rows, inverse: Floats | None, part: Part
-    ) -> int:
+    def regression_statistics(self, points: Points, rows: Rows, inverse: Floats | None, part: Part) -> int:
         overflows = 0
         for chunk in _chunks(rows, part):
             K = self.covariance(points.Z, chunk.mu, points.alpha)
@@ -131,14 +132,7 @@ class NumpyBackend:
         return overflows
 
     def regression_gradient(
-        self,
-        points: native.Kernel,
-        rows: native.Rows,
-        inverse: Floats | None,
-        matrix: Floats,
-        psi1Y: Floats,
-        fit: Floats,
-        part: Part,
+        self, points: Points, rows: Rows, inverse: Floats | None, matrix: Floats, psi1Y: Floats, fit: Floats, part: Part
     ) -> int:
         overflows = 0
         for chunk in _chunks(rows, part):
@@ -155,35 +149,25 @@ class NumpyBackend:
         return overflows
 
     def regression_moments(
-        self,
-        points: native.Kernel,
-        rows: native.Rows,
-        span: Span,
-        factor: Floats,
-        weights: Floats,
-        mean: Floats,
-        explained: Floats,
+        self, points: Points, rows: Rows, span: Span, factor: Floats, weights: Floats, mean: Floats, explained: Floats
     ) -> None:
-        for chunk in _chunks(rows, span):
-            for block in _blocks(rows, chunk, SMALLEST):
-                K = self.covariance(points.Z, block.mu, points.alpha)
-                mean[block.where] = K.T @ weights
-                explained[block.where] = np.square(factor @ K).sum(axis=0)
+        for block in _blocks(rows, _chunks(rows, span), SMALLEST):
+            K = self.covariance(points.Z, block.mu, points.alpha)
+            mean[block.where] = K.T @ weights
+            explained[block.where] = np.square(factor @ K).sum(axis=0)
 
-    def _latent(
-        self, points: native.Kernel, block: _Block
-    ) -> tuple[LatentKernel, tuple[Floats, Floats, Floats, Floats]]:
+    def _latent(self, points: Points, block: _Block) -> tuple[LatentKernel, tuple[Floats, Floats, Floats, Floats]]:
         """Return the kernel, and the arguments of its ψ at a block."""
         assert isinstance(self.kernel, LatentKernel) and block.S is not None
         return self.kernel, (points.Z, block.mu, block.S, points.alpha)
 
-    def _psi(self, points: native.Kernel, block: _Block) -> tuple[Floats, Floats]:
+    def _psi(self, points: Points, block: _Block) -> tuple[Floats, Floats]:
         """Return ψ1 (k, m) and ψ2 (k, m, m) of a block."""
         kernel, arguments = self._latent(points, block)
         with np.errstate(all="ignore"):
             return kernel.psi1(*arguments), kernel.psi2(*arguments)
 
-    def _psi_gradient(self, points: native.Kernel, block: _Block, by_psi1: Floats, by_psi2: Floats) -> list[Floats]:
+    def _psi_gradient(self, points: Points, block: _Block, by_psi1: Floats, by_psi2: Floats) -> list[Floats]:
         """Return the gradients by Z, alpha, mu and S through the ψ of a block, and the divergence of its rows.
 
         by_psi1, by_psi2 : (k, m) and (k, m, m), ∂F/∂ψ
@@ -195,12 +179,12 @@ class NumpyBackend:
             by_Z, by_alpha, by_mu, by_S = (one + other for one, other in zip(first, second, strict=True))
             return [by_Z, by_alpha, by_mu - block.mu, by_S - 0.5 * (1 - 1 / arguments[2])]
 
-    def gplvm_statistics(self, points: native.Kernel, rows: native.Rows, part: Part) -> int:
+    def gplvm_statistics(self, points: Points, rows: Rows, part: Part) -> int:
         m, d, overflows = len(points.Z), rows.Y.shape[1], 0
         for chunk in _chunks(rows, part):
             psi2 = np.zeros((1 if rows.observed is None else rows.observed.shape[1], m, m))
             psi1Y = np.zeros((m, d))
-            for block in _blocks(rows, chunk, _block_rows(m)):
+            for block in _blocks(rows, [chunk], _block_rows(m)):
                 psi1_rows, psi2_rows = self._psi(points, block)
                 counts = np.ones((len(psi2_rows), 1)) if block.observed is None else block.observed
                 psi2 += np.tensordot(counts, psi2_rows, (0, 0))
@@ -214,20 +198,13 @@ class NumpyBackend:
         return overflows
 
     def gplvm_gradient(
-        self,
-        points: native.Kernel,
-        rows: native.Rows,
-        matrix: Floats,
-        psi1Y: Floats,
-        by_mu: Floats,
-        by_S: Floats,
-        part: Part,
+        self, points: Points, rows: Rows, matrix: Floats, psi1Y: Floats, by_mu: Floats, by_S: Floats, part: Part
     ) -> int:
         m, overflows = len(points.Z), 0
         weights = _pair_weights(matrix, m)
         for chunk in _chunks(rows, part):
             by_Z, by_alpha = np.zeros_like(points.Z), np.zeros_like(points.alpha)
-            for block in _blocks(rows, chunk, _block_rows(m)):
+            for block in _blocks(rows, [chunk], _block_rows(m)):
                 gradients = self._psi_gradient(points, block, block.Y @ psi1Y.T, _row_weights(weights, block))
                 by_Z += gradients[0]
                 by_alpha += gradients[1]
@@ -236,31 +213,22 @@ class NumpyBackend:
         return overflows
 
     def gplvm_bounds(
-        self, points: native.Kernel, rows: native.Rows, span: Span, matrix: Floats, psi1Y: Floats, out: RowBounds
+        self, points: Points, rows: Rows, span: Span, matrix: Floats, psi1Y: Floats, out: RowBounds
     ) -> None:
         weights = _pair_weights(matrix, len(points.Z))
-        for chunk in _chunks(rows, span):
-            for row in _blocks(rows, chunk, 1):
-                by_psi1, by_psi2 = row.Y @ psi1Y.T, _row_weights(weights, row)
-                psi1, psi2 = self._psi(points, row)
-                with np.errstate(all="ignore"):
-                    value = (by_psi1 * psi1).sum() + (by_psi2 * psi2).sum()
-                    out.values[row.where] = value - _divergence(row.mu, rows.S[row.where])
-                out.by_mu[row.where], out.by_S[row.where] = self._psi_gradient(points, row, by_psi1, by_psi2)[2:]
+        for row in _blocks(rows, _chunks(rows, span), 1):
+            by_psi1, by_psi2 = row.Y @ psi1Y.T, _row_weights(weights, row)
+            psi1, psi2 = self._psi(points, row)
+            with np.errstate(all="ignore"):
+                value = (by_psi1 * psi1).sum() + (by_psi2 * psi2).sum()
+                out.values[row.where] = value - _divergence(row.mu, rows.S[row.where])
+            out.by_mu[row.where], out.by_S[row.where] = self._psi_gradient(points, row, by_psi1, by_psi2)[2:]
 
     def gplvm_moments(
-        self,
-        points: native.Kernel,
-        rows: native.Rows,
-        span: Span,
-        weights: Floats,
-        quadratics: Floats,
-        mean: Floats,
-        second: Floats,
+        self, points: Points, rows: Rows, span: Span, weights: Floats, quadratics: Floats, mean: Floats, second: Floats
     ) -> None:
         row, column = np.tril_indices(len(points.Z))
-        for chunk in _chunks(rows, span):
-            for block in _blocks(rows, chunk, _block_rows(len(points.Z))):
-                psi1, psi2 = self._psi(points, block)
-                mean[block.where] = psi1 @ weights
-                second[block.where] = psi2[:, row, column] @ quadratics.T
+        for block in _blocks(rows, _chunks(rows, span), _block_rows(len(points.Z))):
+            psi1, psi2 = self._psi(points, block)
+            mean[block.where] = psi1 @ weights
+            second[block.where] = psi2[:, row, column] @ quadratics.T
