@@ -17,7 +17,7 @@ TINY_ALPHA = 1e-10  # the least that a fit takes a weight to
 
 
 class WrongKernel(ValueError):
-    """A formula of a kernel is not what the others say."""
+    """A formula of a kernel contradicts the others."""
 
 
 def check(kernel: Kernel, q: int = 2, seed: int = 0, tolerance: float = 1e-6) -> None:
@@ -58,7 +58,7 @@ def _call(method: Callable[..., Any], *arguments: Floats) -> Any:
 
 
 def _compare(where: str, result: Any, expected: Floats, tolerance: float, source: str) -> None:
-    """Refuse what has another shape, is no number, or is not what the source says."""
+    """Refuse a result that has another shape, is not finite, or differs from the expected one, of this source."""
     if not isinstance(result, np.ndarray) or result.shape != expected.shape or result.dtype != np.float64:
         kind = f"{result.dtype} {result.shape}" if isinstance(result, np.ndarray) else type(result).__name__
         raise WrongKernel(f"{where}: is {kind}, not an array of float64 {expected.shape}")

@@ -61,7 +61,7 @@ class Workers:
         self._map(lambda span: work(span) if span.first < span.last else None, chunks)
 
     def _map(self, work: Callable[[Span], Result], chunks: int) -> list[Result]:
-        """Return what `work` makes of each thread's share of the chunks."""
+        """Return the results of `work` for each thread's share of the chunks."""
         ends = [index * chunks // self.count for index in range(self.count + 1)]
         spans = [Span(*each) for each in zip(ends, ends[1:], self._spaces, strict=False)]
         return [work(spans[0])] if self._pool is None else list(self._pool.map(work, spans))
