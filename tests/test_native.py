@@ -117,7 +117,8 @@ def part(sums: int, per_sum: int, groups: int = 1, matrices: int = 1) -> Shapes:
     return {"first": 0, "last": CHUNKS, "accumulators": (sums * per_sum,), "scale": (sums,), "space": space}
 
 
-OF_PSI = {"weight_psi2": (PAIRS, GROUPS), "weight_psi1Y": (M, D), "grad_mu": (N, Q), "grad_S": (N, Q)}
+OF_PSI = {"weight_psi2": (PAIRS, GROUPS), "weight_psi1Y": (M, D)}
+BY_ROWS = {"grad_mu": (N, Q), "grad_S": (N, Q)}
 OF_K = {"inverse": (M, M), "weight": (M, M), "weight_psi1Y": (M, D), "fit": (M, D)}
 ARGUMENTS: dict[str, Shapes] = {
     "Kernel": {"Z": (M, Q), "center": (Q,), "alpha": (Q,)},
@@ -126,8 +127,8 @@ ARGUMENTS: dict[str, Shapes] = {
     "regression_gradient": OF_K | part(M * Q + Q + M * D, 2),
     "regression_moments": chunks(D, 1) | {"factor": (M, M), "weights": (M, D), "mean": (N, D), "explained": (N,)},
     "gplvm_statistics": part(PAIRS * GROUPS + M * D + 2, 1, GROUPS, GROUPS),
-    "gplvm_gradient": OF_PSI | part(M * Q + Q, 2, GROUPS),
-    "gplvm_bounds": chunks(D, GROUPS) | OF_PSI | {"values": (N,)},
+    "gplvm_gradient": OF_PSI | BY_ROWS | part(M * Q + Q, 2, GROUPS),
+    "gplvm_bounds": chunks(D, GROUPS) | OF_PSI | {"values": (N,)} | BY_ROWS,
     "gplvm_moments": chunks(D, FORMS)
     | {"weights": (M, D), "weights_psi2": (FORMS, PAIRS), "mean": (N, D), "second": (N, FORMS)},
     "covariance": {"Z": (M, Q), "X": (N, Q), "alpha": (Q,)},
@@ -162,6 +163,10 @@ def call(name: str, shapes: Shapes, q: int = Q) -> object:
         kernel = native.Kernel(np.ones((M, Q)), np.ones(Q), np.ones(Q))
         if "scale" in shapes:
             arguments[-5:] = [tuple(arguments[-5:])]
+        else:
+            arguments[:3] = [tuple(arguments[:3])]
+        if name == "gplvm_bounds":
+            arguments[-3:] = [tuple(arguments[-3:])]
         S, observed = (np.ones((N, q)), np.ones((N, GROUPS))) if name.startswith("gplvm") else (None, None)
         if name == "gplvm_moments":
             observed = None

@@ -1,4 +1,4 @@
-"""Tables become data files: which columns are X, Y and labels, and the copying of them."""
+"""Conversion of tables to data files: the choice of the columns of X, Y and labels, and their copying."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def write(
 ) -> tuple[int, int]:
     """Copy the columns into an open data file, block by block; count the rows and the missing values.
 
-    `dtype` None lets the table decide. `advance` is told how much each block has read, in the table's unit.
+    `dtype` None lets the table decide. `advance` is called with the size of each block, in the table's unit.
     """
     columns = [*assignment.x, *assignment.y]
     total = table.rows(columns if assignment.label is None else [*columns, assignment.label])

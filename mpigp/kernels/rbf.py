@@ -14,41 +14,21 @@ from __future__ import annotations
 import numpy as np
 
 from mpigp import native
-from mpigp.kernels.backend import KernelBackend
-from mpigp.numerics.reproducible_sum import from_two_words
-from mpigp.types import Floats, Words
+from mpigp.numerics.reproducible_sum import from_accumulators
+from mpigp.types import Floats
 
 
-class RBF(KernelBackend):
-    """The compiled loops."""
+class RBF:
+    """The backend of the compiled loops, which have the parameters of its methods."""
 
     name = "rbf"
     latent = True
     factored = True
-    gradient_words = 2
+    gradient_accumulators = 2
 
-    def centre(self, Z: Floats) -> Floats:
-        return Z.sum(axis=0) / len(Z)
-
-    def gradient_limits(self, points: native.Kernel, lowest: Floats, highest: Floats, weight: float) -> Floats:
-        """Return limits of the gradients.
-
-        u exp(−αu²/2) ≤ (eα)^(−½) and u² exp(−αu²/2) ≤ 2/(eα), whatever the rows: no ψ moves faster than 4√α ψ_max with
-        Z, nor than 4/α ψ_max with α. As α → 0 the second is no limit; rows up to 2²⁰ times as far apart as the extent
-        of the rows, from `lowest` to `highest` (q,), and of Z are allowed for, and sums that do not fit are noticed.
-        """
-        Z, alpha = points.Z + points.center, points.alpha
-        extent = np.maximum(np.maximum(highest, Z.max(axis=0)) - np.minimum(lowest, Z.min(axis=0)), 1.0)
-        return np.concatenate(
-            [4 * weight * np.sqrt(alpha), 4 * weight / np.maximum(alpha, 2.0**-40 / (extent * extent))]
-        )
-
-    def gradient_sums(self, words: Words, scale: Floats) -> Floats:
-        return from_two_words(words, scale)
-
-    # The compiled functions have the parameters of the methods.
     covariance = staticmethod(native.covariance)
     gram_gradient = staticmethod(native.gram_gradient)
+    gradient_sums = staticmethod(from_accumulators)
     regression_statistics = staticmethod(native.regression_statistics)
     regression_gradient = staticmethod(native.regression_gradient)
     regression_moments = staticmethod(native.regression_moments)
@@ -56,3 +36,19 @@ class RBF(KernelBackend):
     gplvm_gradient = staticmethod(native.gplvm_gradient)
     gplvm_bounds = staticmethod(native.gplvm_bounds)
     gplvm_moments = staticmethod(native.gplvm_moments)
+
+    def center(self, Z: Floats) -> Floats:
+        return Z.sum(axis=0) / len(Z)
+
+    def gradient_limits(self, points: native.Kernel, lowest: Floats, highest: Floats, weight: float) -> Floats:
+        """Return limits of the gradients.
+
+        u exp(−αu²/2) ≤ (eα)^(−½) and u² exp(−αu²/2) ≤ 2/(eα), whatever the rows: no ψ moves faster than 4√α ψ_max with
+        Z, nor than 4/α ψ_max with α. As α → 0 the second is no limit; rows up to 2²⁰ times as far apart as the extent
+        of the rows, from `lowest` to `highest` (q,), and of Z are allowed for, and sums that overflow are noticed.
+        """
+        Z, alpha = points.Z + points.center, points.alpha
+        extent = np.maximum(np.maximum(highest, Z.max(axis=0)) - np.minimum(lowest, Z.min(axis=0)), 1.0)
+        return np.concatenate(
+            [4 * weight * np.sqrt(alpha), 4 * weight / np.maximum(alpha, 2.0**-40 / (extent * extent))]
+        )

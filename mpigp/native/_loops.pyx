@@ -58,14 +58,17 @@ cdef class Rows:
             self.observed, self.r.observed = np.asarray(observed), &observed[0, 0]
 
 
-# The work of one thread. `part` is (first, last, accumulators, scale, space): the chunks [first, last), the fixed-point
-# accumulators and scales of the sums, and the workspace. A loop that adds sums returns how many overflowed.
+# The work of one thread. `span` is (first, last, space): the chunks [first, last), and the workspace. `part` is
+# (first, last, accumulators, scale, space), with the fixed-point accumulators and scales of the sums. A loop that adds
+# sums returns how many overflowed.
 
 
-cdef part_t chunks_of(Kernel kernel, Rows rows, int64_t first, int64_t last, double[::1] space, int64_t d,
-                      int64_t groups, int64_t matrices=1) except *:
-    """Return the chunks [first, last) with a workspace, for d outputs, so many groups, and sums of so many matrices."""
+cdef part_t chunks_of(Kernel kernel, Rows rows, span, int64_t d, int64_t groups, int64_t matrices=1) except *:
+    """Return the chunks of a span with its workspace, for d outputs, so many groups, and sums of so many matrices."""
     cdef part_t p
+    cdef int64_t first, last
+    cdef double[::1] space
+    first, last, space = span
     cdef int64_t chunks = (rows.r.n + rows.r.chunk - 1) // rows.r.chunk
     cdef int64_t needed = needed_workspace(kernel.k.m, kernel.k.q, d, groups, matrices)
     check_matrix("mu", rows.mu, rows.r.n, kernel.k.q)
@@ -82,7 +85,7 @@ cdef part_t adding(Kernel kernel, Rows rows, part, int64_t sums, int per_sum, in
     cdef int64_t[::1] accumulators
     cdef const double[::1] scale
     first, last, accumulators, scale, space = part
-    cdef part_t p = chunks_of(kernel, rows, first, last, space, rows.r.d, rows.r.groups, matrices)
+    cdef part_t p = chunks_of(kernel, rows, (first, last, space), rows.r.d, rows.r.groups, matrices)
     expect("accumulators", (accumulators.shape[0],), (per_sum * sums,))
     check_vector("scale", scale, sums)
     p.accumulators, p.scale, p.per_sum = &accumulators[0], &scale[0], per_sum
@@ -129,12 +132,11 @@ def regression_gradient(Kernel kernel not None, Rows rows not None, const double
     return overflows
 
 
-def regression_moments(Kernel kernel not None, Rows rows not None, int64_t first, int64_t last,
-                       double[::1] space not None, const double[:, ::1] factor, const double[:, ::1] weights not None,
-                       double[:, ::1] mean, double[::1] explained):
+def regression_moments(Kernel kernel not None, Rows rows not None, span, const double[:, ::1] factor,
+                       const double[:, ::1] weights not None, double[:, ::1] mean, double[::1] explained):
     """Set mean (n, d) = K weights and explained (n,) = |factor K|², of a lower triangular factor (m, m)."""
     cdef int64_t m = kernel.k.m, d = weights.shape[1]
-    cdef part_t p = chunks_of(kernel, rows, first, last, space, d, 1)
+    cdef part_t p = chunks_of(kernel, rows, span, d, 1)
     check_matrix("factor", factor, m, m)
     check_matrix("weights", weights, m, d)
     check_matrix("mean", mean, rows.r.n, d)
@@ -179,11 +181,13 @@ def gplvm_gradient(Kernel kernel not None, Rows rows not None, const double[:, :
     return overflows
 
 
-def gplvm_bounds(Kernel kernel not None, Rows rows not None, int64_t first, int64_t last, double[::1] space not None,
-                 const double[:, ::1] weight_psi2, const double[:, ::1] weight_psi1Y, double[:, ::1] grad_mu,
-                 double[:, ::1] grad_S, double[::1] values):
-    """Set each row's term of the bound (n,), and its gradients by mu and S (n, q); weight_psi2 is (pairs, groups)."""
-    cdef part_t p = chunks_of(kernel, rows, first, last, space, rows.r.d, rows.r.groups)
+def gplvm_bounds(Kernel kernel not None, Rows rows not None, span, const double[:, ::1] weight_psi2,
+                 const double[:, ::1] weight_psi1Y, out):
+    """Set out: each row's term of the bound (n,), and its gradients by mu and S (n, q); weight_psi2 is (pairs, groups)."""
+    cdef double[::1] values
+    cdef double[:, ::1] grad_mu, grad_S
+    values, grad_mu, grad_S = out
+    cdef part_t p = chunks_of(kernel, rows, span, rows.r.d, rows.r.groups)
     check_gplvm(kernel, rows, weight_psi2, weight_psi1Y, grad_mu, grad_S)
     check_vector("values", values, rows.r.n)
     with nogil:
@@ -191,12 +195,11 @@ def gplvm_bounds(Kernel kernel not None, Rows rows not None, int64_t first, int6
                            &grad_S[0, 0], &values[0])
 
 
-def gplvm_moments(Kernel kernel not None, Rows rows not None, int64_t first, int64_t last, double[::1] space not None,
-                  const double[:, ::1] weights not None, const double[:, ::1] weights_psi2 not None,
-                  double[:, ::1] mean, double[:, ::1] second):
+def gplvm_moments(Kernel kernel not None, Rows rows not None, span, const double[:, ::1] weights not None,
+                  const double[:, ::1] weights_psi2 not None, double[:, ::1] mean, double[:, ::1] second):
     """Set mean (n, d) = ψ1 weights (m, d), and second (n, k), the sums of weights_psi2 (k, pairs) ψ2 over the pairs."""
     cdef int64_t d = weights.shape[1], k = weights_psi2.shape[0]
-    cdef part_t p = chunks_of(kernel, rows, first, last, space, max(d, rows.r.d), max(k, rows.r.groups))
+    cdef part_t p = chunks_of(kernel, rows, span, max(d, rows.r.d), max(k, rows.r.groups))
     check_matrix("S", rows.S, rows.r.n, kernel.k.q)
     check_matrix("weights", weights, kernel.k.m, d)
     check_matrix("weights_psi2", weights_psi2, k, pairs_of(kernel))

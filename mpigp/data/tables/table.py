@@ -1,4 +1,4 @@
-"""What all tables have in common: numbered columns, which may have names, and rows that come in blocks.
+"""The interface of all tables: numbered columns, which may have names, and rows that come in blocks.
 
 Messages count rows from 1 and columns from 0.
 """
@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpigp.errors import InputError
-
-Array = NDArray[np.float64]
+from mpigp.types import Floats
 
 MISSING = {"", "na", "n/a", "null"}  # besides "nan", which float() understands
 BLOCK_FIELDS = 2**18  # about so many fields are in memory
@@ -29,7 +28,7 @@ BLOCK_ROWS = 2**14
 class Block(NamedTuple):
     """Consecutive rows of a table."""
 
-    values: Array  # (rows, columns asked for), NaN where missing
+    values: Floats  # (rows, columns asked for), NaN where missing
     labels: NDArray | None  # (rows,) numbers or text
     done: int  # how much of the table, in its unit, has been read
 
@@ -66,15 +65,15 @@ class Table(ABC):
         return np.dtype(np.float64)
 
     def name(self, column: int) -> str:
-        """What to call a column in a message."""
+        """The name of a column in messages."""
         return self.names[column] if self.names else str(column)
 
-    def stack(self, fields: Sequence[NDArray | Sequence[Any]], columns: Sequence[int], first: int) -> Array:
+    def stack(self, fields: Sequence[NDArray | Sequence[Any]], columns: Sequence[int], first: int) -> Floats:
         """The fields of these columns as numbers (rows, columns); the first of them stand in row `first`."""
         pairs = zip(fields, columns, strict=True)
         return np.stack([self.numbers(values, column, first) for values, column in pairs], axis=1)
 
-    def numbers(self, values: NDArray | Sequence[Any], column: int, first: int) -> Array:
+    def numbers(self, values: NDArray | Sequence[Any], column: int, first: int) -> Floats:
         """The fields of one column, which are numbers or text, as numbers."""
         if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
             return values.astype(np.float64)
@@ -113,7 +112,7 @@ def narrowest(dtypes: Sequence[np.dtype]) -> np.dtype:
 
 @contextmanager
 def reading(path: Path, kind: str) -> Iterator[None]:
-    """Turn what goes wrong inside a damaged or foreign file into one line that names it."""
+    """Turn the errors of a damaged or foreign file into an InputError that names it."""
     try:
         yield
     except InputError:
