@@ -8,10 +8,10 @@ import numpy as np
 from mpi4py import MPI
 from problems import REGRESSION, Problem
 
-from mpigp.files.model_file import Standardization
 from mpigp.fit import checkpoint
 from mpigp.fit.loop import Fit, Settings
 from mpigp.fit.objective import Objective
+from mpigp.gp.standardization import Standardization
 from mpigp.gp.statistics import Model
 from mpigp.mpi.evaluator import Evaluator
 from mpigp.mpi.rows import Rows

@@ -16,6 +16,7 @@ from mpigp.data.datasets import find
 from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import Stamp, check_writable, discard_parts, stamp
+from mpigp.files.model_file import open_model
 from mpigp.files.provenance import provenance
 from mpigp.fit import checkpoint
 from mpigp.fit.dry_run import dry_run, row_numbers
@@ -217,9 +218,9 @@ def learn(
     if held is not None and keeper is not None and keeper.copy is not None:
         restore(comm, fit, keeper.copy, held)
     elif saved:
-        with raise_on_all_ranks(comm), reading(arguments.output) as file:
-            checkpoint.check(file, learning.identity)
-            checkpoint.load(file, fit, share)
+        with raise_on_all_ranks(comm), open_model(arguments.output) as model:
+            checkpoint.check(model, learning.identity)
+            checkpoint.load(model, fit, share)
     if keeper is not None and held is not None:
         keeper.refresh(comm, fit, at_once=True)  # there is no second of what was lost
     if failure.since:

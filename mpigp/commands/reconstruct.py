@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from mpigp.commands import embed
-from mpigp.files import results
+from mpigp.files.gather import Distributed, write
 from mpigp.gp.embedding import reconstruct
 from mpigp.types import Comm
 
@@ -25,5 +25,5 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     found = reconstruct(posterior, candidates, Y, arguments.threads)
     comm.Barrier()
     seconds = time.perf_counter() - start
-    results.write(arguments.output, comm, n, found._asdict())
+    write(arguments.output, comm, {name: Distributed(values, n) for name, values in found._asdict().items()})
     return embed.say(arguments, comm, n, seconds, "reconstructed")

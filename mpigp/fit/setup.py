@@ -11,13 +11,13 @@ import numpy as np
 from mpigp.chunks import Share
 from mpigp.data.streams import Columns, Stream
 from mpigp.errors import InputError
-from mpigp.files.model_file import Standardization
 from mpigp.fit.loop import Fit, Settings, best_start
 from mpigp.fit.objective import NAMES, Objective
 from mpigp.fit.optimizers import OPTIMIZERS
 from mpigp.fit.start.initialize import PLACEMENTS, latent, start_globals
 from mpigp.fit.start.standardize import Mode, standardization
 from mpigp.gp.parameters import Globals
+from mpigp.gp.standardization import Standardization
 from mpigp.gp.statistics import MODELS, model_of
 from mpigp.kernels.registry import DEFAULT
 from mpigp.mpi.evaluator import Evaluator

@@ -138,7 +138,7 @@ def raise_on_all_ranks(comm: Comm) -> Iterator[None]:
 
 
 def gather_rows(comm: Comm, local: Floats, n: int, block: int = 2**16) -> Iterator[Floats]:
-    """Yield, on rank 0, the n rows (., q) of all ranks in order, block by block; the other ranks only send theirs."""
+    """Yield, on rank 0, the n rows (., ...) of all ranks in order, block by block; the other ranks only send theirs."""
     if comm.rank != 0:
         for start in range(0, len(local), block):
             comm.Send(np.ascontiguousarray(local[start : start + block]), dest=0)
@@ -147,7 +147,7 @@ def gather_rows(comm: Comm, local: Floats, n: int, block: int = 2**16) -> Iterat
     for rank in range(1, comm.size):
         count = share(n, rank, comm.size).rows
         for start in range(0, count, block):
-            rows = np.empty((min(block, count - start), local.shape[1]))
+            rows = np.empty((min(block, count - start), *local.shape[1:]))
             comm.Recv(rows, source=rank)
             yield rows
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from mpigp.chunks import Share
-from mpigp.data.hdf5 import reading
 from mpigp.data.streams import Columns
 from mpigp.errors import InputError
-from mpigp.files.model_file import read_latent
+from mpigp.files.model_file import open_model
 from mpigp.fit.start import inducing
 from mpigp.fit.start.pca import pca, random_latent
 from mpigp.fit.start.standardize import standardization
@@ -28,8 +27,8 @@ def latent(comm: Comm, n: int, share: Share, Y: Columns, q: int, init: str, seed
     elif init == "random":
         mu = random_latent(n, share.start, share.stop, q, seed)
     else:
-        with raise_on_all_ranks(comm), reading(init) as file:
-            return read_latent(file, n, q, share.start, share.stop)
+        with raise_on_all_ranks(comm), open_model(init, n=n, q=q) as file:
+            return file.latent(share.start, share.stop)
     return np.ascontiguousarray(mu), np.full(mu.shape, LATENT_VARIANCE)
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from mpigp.data.streams import Columns
-from mpigp.files.model_file import Standardization
+from mpigp.gp.standardization import Standardization
 from mpigp.mpi.totals import extremes, row_sums
 from mpigp.types import Comm, Floats
 
