@@ -186,17 +186,14 @@ def read(
     params.sizes |= {"n": sets.n, "d": sets.Y.shape[1]}
     latent = params.latent(*share) if sets.X is None else None
     X, Y = sets.rows(share, stream)
-    Y = standardized(params, "y", Y)
+    for column, values in (("x", X), ("y", Y)):
+        units = None if values is None else params.standardization(column)
+        if units is not None:
+            units.apply(values)
     if latent is not None:
         return *latent, Y
     assert X is not None
-    return standardized(params, "x", X), None, Y
-
-
-def standardized(params: ModelFile, column: str, values: Columns) -> Columns:
-    """Take rows to the model's units, where the parameter file says how."""
-    standardization = params.standardization(column)
-    return values if standardization is None else standardization.apply(values)
+    return X, None, Y
 
 
 def write_gradients(path: str, comm: Comm, evaluation: Evaluation, rows: Rows) -> None:

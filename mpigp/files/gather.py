@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import h5py
@@ -42,34 +41,24 @@ def write(path: str | os.PathLike[str], comm: Comm, datasets: Datasets, attribut
 
     All ranks name the same distributed datasets in the same order. Of all else only rank 0's counts.
     """
-    with _opened(path, comm, datasets) as file:
-        _fill(file, comm, datasets, attributes or {})
+    if comm.rank != 0:
+        _fill(None, comm, datasets, {})
+        confirm(comm)
+        return
+    check_room(path, sum(getattr(value, "nbytes", 0) for value in datasets.values()) + OVERHEAD)
+    with replacing(path) as temporary:
+        with h5py.File(temporary, "w") as file:
+            _fill(file, comm, datasets, attributes or {})
+        confirm(comm)  # before the file takes its place: it was made of messages
 
 
 def image(comm: Comm, datasets: Datasets, attributes: Attributes) -> bytes:
-    """Return the bytes of a file like that of `write`, on every rank. Called by all ranks."""
+    """Return on every rank the bytes of a file of what rank 0 has, none of it distributed. Called by all ranks."""
     memory = io.BytesIO()
-    if comm.rank != 0:
-        _fill(None, comm, datasets, attributes)
-    else:
+    if comm.rank == 0:
         with h5py.File(memory, "w") as file:
             _fill(file, comm, datasets, attributes)
     return comm.bcast(memory.getvalue())
-
-
-@contextmanager
-def _opened(path: str | os.PathLike[str], comm: Comm, datasets: Datasets) -> Iterator[h5py.File | None]:
-    """Yield, on rank 0, a file that takes its place when all ranks have come to the end of the block; else None."""
-    if comm.rank != 0:
-        yield None
-        confirm(comm)
-        return
-    check_room(path, sum(np.asarray(value).nbytes if not isinstance(value, Distributed) else value.nbytes
-                         for value in datasets.values()) + OVERHEAD)  # fmt: skip
-    with replacing(path) as temporary:
-        with h5py.File(temporary, "w") as file:
-            yield file
-        confirm(comm)  # before the file takes its place: it was made of messages
 
 
 def _fill(file: h5py.File | None, comm: Comm, datasets: Datasets, attributes: Attributes) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import h5py
@@ -20,7 +20,7 @@ import numpy as np
 from mpigp import __version__
 from mpigp.data.hdf5 import dataset, h5py_errors, plain, read_all, read_rows, reading
 from mpigp.errors import InputError
-from mpigp.files.gather import Distributed
+from mpigp.files.gather import Attributes, Distributed
 from mpigp.files.provenance import Timing
 from mpigp.gp.bound import Bound, Group, group_of_outputs
 from mpigp.gp.embedding import Candidates, candidates
@@ -36,21 +36,21 @@ from mpigp.types import Floats
 
 FORMAT = "mpigp-model"
 VERSION = 1  # of the model files that are written, and the newest that is read
-PARAMETERS = {"Z": "mq", "kernel/variance": "", "kernel/alpha": "q", "beta": ""}  # in the order of Globals
 MU = "latent/mu"
+PARAMETERS = {"Z": "mq", "kernel/variance": "", "kernel/alpha": "q", "beta": ""}  # in the order of Globals
 LATENT = {MU: "nq", "latent/S": "nq"}
+STANDARDIZE = {
+    "x": {"standardize/x_mean": "q", "standardize/x_scale": "q"},
+    "y": {"standardize/y_mean": "d", "standardize/y_scale": "d"},
+}
 POSTERIOR = {"posterior/order": "m", "posterior/L": "mm", "posterior/L_B": "mm", "posterior/g": "md"}
 GROUPED = {"posterior/L_B": "kmm", "posterior/group": "d"}  # where outputs lack other rows than others
 TRACE = {f"trace/{name}": "i" for name in ("bound", "gradient_norm", "seconds", "evaluations")}
 TIMING = {"timing/phases": "rp", "timing/rows": "r"}
-WIDTHS = {"x": "q", "y": "d"}  # of the columns that may be standardized
+POSITIVE = {"kernel/variance", "beta", "latent/S", "standardize/x_scale", "standardize/y_scale"}
 FITTED = "give a model file that `mpigp fit` wrote"
-REMEDIES = {
-    "standardize": "write both mean and scale, or neither",
-    "posterior": FITTED,
-    "trace": FITTED,
-    "timing": FITTED,
-}
+BOTH = "write both mean and scale, or neither"
+REMEDIES = {"standardize": BOTH, "posterior": FITTED, "trace": FITTED, "timing": FITTED}
 REMEDY = (
     "a parameter file has /Z (m, q), /beta, /kernel/variance, /kernel/alpha (q,), and for a GPLVM "
     "/latent/mu and /latent/S (n, q)"
@@ -109,25 +109,17 @@ class ModelFile:
 
     def parameters(self) -> Globals:
         """Return the global parameters."""
-        Z, variance, alpha, beta = (self._read(name, shape) for name, shape in PARAMETERS.items())
+        Z, variance, alpha, beta = self._section(PARAMETERS)
         if not Z.size:
             raise InputError(
                 f"{self.name}: /Z: has shape {Z.shape}: there must be at least one inducing point and one dimension"
             )
-        if (alpha < 0).any():
-            entry = int(np.argmax(alpha < 0))
-            raise InputError(f"{self.name}: /kernel/alpha: entry {entry} is negative: make it ≥ 0")
-        for name, value in (("kernel/variance", variance), ("beta", beta)):
-            if not value > 0:
-                raise InputError(f"{self.name}: /{name}: is {value:g}: make it > 0")
         return Globals(Z, float(variance), alpha, float(beta))
 
     def latent(self, start: int, stop: int) -> tuple[Floats, Floats]:
         """Return rows [start, stop) of mu and S."""
-        mu, S = (read_rows(self._dataset(name, shape), start, stop) for name, shape in LATENT.items())
-        if not (S > 0).all():
-            row = start + int(np.flatnonzero((S <= 0).any(axis=1))[0])
-            raise InputError(f"{self.name}: /latent/S: row {row} (counted from 0) holds a value ≤ 0: variances are > 0")
+        mu, S = (self._in_range(name, read_rows(self._dataset(name, shape), start, stop), start)
+                 for name, shape in LATENT.items())  # fmt: skip
         return mu, S
 
     def candidates(self) -> Candidates:
@@ -137,20 +129,15 @@ class ModelFile:
 
     def standardization(self, column: str) -> Standardization | None:
         """Return how the columns `x` or `y` were standardized; None where they were not."""
-        names = _standardize(column)
-        if not any(name in self.file for name in names):
-            return None
-        mean, scale = (self._read(name, WIDTHS[column]) for name in names)
-        if not (scale > 0).all():
-            raise InputError(f"{self.name}: /{names[1]}: holds a value ≤ 0: scales are > 0")
-        return Standardization(mean, scale)
+        names = STANDARDIZE[column]
+        return Standardization(*self._section(names)) if any(name in self.file for name in names) else None
 
     def posterior(self) -> Posterior:
         """Return all that predictions need."""
         model, parameters = self.model(), self.parameters()
         grouped = "posterior/group" in self.file
         shapes = POSTERIOR | (GROUPED if grouped else {})
-        order, L, L_B, g, *group = (self._read(name, shape) for name, shape in shapes.items())
+        order, L, L_B, g, *group = self._section(shapes)
         m, d = g.shape
         groups = group[0].astype(np.intp) if grouped else np.zeros(d, np.intp)
         L_B = L_B.reshape(-1, m, m)
@@ -162,10 +149,9 @@ class ModelFile:
 
     def outputs(self) -> int | None:
         """Return the number of outputs, as far as the file tells it."""
-        if "posterior/g" in self.file:
-            self._dataset("posterior/g", POSTERIOR["posterior/g"])
-        elif _standardize("y")[0] in self.file:
-            self._dataset(_standardize("y")[0], WIDTHS["y"])
+        for name, shape in (*POSTERIOR.items(), *STANDARDIZE["y"].items()):
+            if "d" in shape and name in self.file:
+                self._dataset(name, shape)
         return self.sizes.get("d")
 
     def trace(self) -> dict[str, list[Any]]:
@@ -179,7 +165,7 @@ class ModelFile:
         """Return the seconds and rows of the ranks; None in a file without."""
         if "timing/phases" not in self.file:
             return None
-        seconds, rows = (self._read(name, shape) for name, shape in TIMING.items())
+        seconds, rows = self._section(TIMING)
         if plain(self.file["timing/phases"].attrs.get("names")) != list(PHASES) or not len(rows):
             raise InputError(f"{self.name}: /timing: must be of ranks × {', '.join(PHASES)}: {FITTED}")
         return Timing(seconds, rows.astype(np.int64))
@@ -194,34 +180,26 @@ class ModelFile:
                 raise InputError(f"{self.name}: attribute {key}: is not a JSON object: {FITTED}") from error
         return found
 
-    def identity(self) -> dict[str, Any] | None:
-        """Return what the checkpoint was made with; None in a file without a checkpoint."""
-        if "checkpoint/options" not in self.file:
-            return None
-        with self.checkpoint_errors():
-            return {"kernel": DEFAULT} | json.loads(self.file["checkpoint/options"].asstr()[()])
-
-    def numbers(self) -> dict[str, Any]:
-        """Return the checkpoint's numbers by name."""
-        with self.checkpoint_errors():
-            return {name: item[()] for name, item in self.file["checkpoint/numbers"].items()}
-
-    def read_vectors(self, vectors: Mapping[str, MultiVector], start: int, stop: int) -> None:
-        """Fill vectors with the checkpoint's: the shared parts, and rows [start, stop) of the local ones."""
-        with self.checkpoint_errors():
-            for name, block in vectors.items():
-                block.shared[...] = self.file[_shared(name)][()]
-                for path, segment in _segments(name, block):
-                    segment[...] = self.file[path][start:stop].ravel()
-
     @property
     def checkpoint(self) -> str:
         """The place of the checkpoint, as messages name it."""
         return f"{self.name}: /checkpoint"
 
-    def checkpoint_errors(self) -> AbstractContextManager[None]:
-        """Turn errors of the block into one that names the checkpoint."""
-        return h5py_errors(self.checkpoint)
+    def identity(self) -> dict[str, Any] | None:
+        """Return what the checkpoint was made with; None in a file without a checkpoint."""
+        if "checkpoint/options" not in self.file:
+            return None
+        with h5py_errors(self.checkpoint):
+            return {"kernel": DEFAULT} | json.loads(self.file["checkpoint/options"].asstr()[()])
+
+    def restore(self, vectors: Mapping[str, MultiVector], start: int, stop: int) -> dict[str, Any]:
+        """Fill vectors with the checkpoint's, rows [start, stop) of their local parts; return its numbers by name."""
+        with h5py_errors(self.checkpoint):
+            for name, block in vectors.items():
+                block.shared[...] = self.file[_shared(name)][()]
+                for path, segment in _segments(name, block):
+                    segment[...] = self.file[path][start:stop].ravel()
+            return {name: item[()] for name, item in self.file["checkpoint/numbers"].items()}
 
     def image(self) -> bytes:
         """Return the bytes of a file with all but the latent points and the checkpoint."""
@@ -248,9 +226,19 @@ class ModelFile:
             )
         return item
 
-    def _read(self, name: str, shape: str) -> Floats:
-        """Return a small dataset as finite numbers."""
-        return read_all(self._dataset(name, shape))
+    def _section(self, shapes: Mapping[str, str]) -> Iterator[Floats]:
+        """Yield small datasets as finite numbers."""
+        return (self._in_range(name, read_all(self._dataset(name, shape))) for name, shape in shapes.items())
+
+    def _in_range(self, name: str, values: Floats, first: int = 0) -> Floats:
+        """Return values, of rows from the first on, that are positive where they must be, and ≥ 0 where they may."""
+        wrong = values <= 0 if name in POSITIVE else values < 0 if name == "kernel/alpha" else np.False_
+        if wrong.any():
+            entry = np.argwhere(wrong)[0]
+            where = f"{('entry', 'row')[values.ndim - 1]} {first + entry[0]} (counted from 0) " if values.ndim else ""
+            least = "≥ 0" if name == "kernel/alpha" else "> 0"
+            raise InputError(f"{self.name}: /{name}: {where}is {values[tuple(entry)]:g}: make it {least}")
+        return values
 
 
 @contextmanager
@@ -274,53 +262,52 @@ def summary(file: h5py.File) -> dict[str, Any]:
     return result
 
 
-# Writing: the datasets of each section, by path, as mpigp.files.gather takes them.
+# Writing: what a section holds, by path, as mpigp.files.gather takes it.
 
 
-def attributes(model: Model, n: int, jitter: float, seed: int, stopped: str, made: Mapping[str, str]) -> dict[str, Any]:
-    """Return the attributes of a learned model; `made` has its provenance."""
+def attributes(model: Model, n: int, jitter: float, seed: int, stopped: str, made: Mapping[str, str]) -> Attributes:
+    """Return the attributes of a fitted model; `made` has its provenance."""
     kernel = model.loops.name
     named = {} if kernel == DEFAULT else {"kernel": kernel}
     known = {"format": FORMAT, "version": VERSION, "model": model.name, "n": n, "jitter": jitter, "seed": seed}
-    return {**known, "mpigp": __version__, "stopped": stopped, **made, **named}
+    own = {**known, "mpigp": __version__, "stopped": stopped, **made, **named}
+    return {"/": own, "timing/phases": {"names": PHASES}}
+
+
+def fitted_sections(
+    parameters: Globals,
+    standardized: Mapping[str, Standardization],
+    posterior: tuple[Whitening, Bound, Sequence[Group]],
+    trace: Mapping[str, Sequence[float]],
+    timing: Timing,
+) -> dict[str, Any]:
+    """Return the sections of a fitted model that do not grow with the rows.
+
+    The posterior is for the inducing points in its order and the kernel k of unit variance. With s = β σ_f²:
+    mean = s kᵀ L⁻ᵀ g and variance = σ_f² (1 − ‖L⁻¹k‖² + ‖L_B⁻¹ L⁻¹k‖²) of the function.
+    """
+    whitening, bound, groups = posterior
+    grouped = len(groups) > 1
+    L_B = bound.L_B if grouped else bound.L_B[0]
+    found = _named(PARAMETERS, parameters) | _named(TIMING, timing)
+    found |= _named(POSTERIOR, (whitening.order, whitening.L, L_B, np.ascontiguousarray(bound.g)))
+    if grouped:
+        found["posterior/group"] = group_of_outputs(groups)
+    for column, each in standardized.items():
+        found |= _named(STANDARDIZE[column], each)
+    return found | {
+        f"trace/{name}": np.array(each, int if name == "evaluations" else float) for name, each in trace.items()
+    }
 
 
 def parameters_section(parameters: Globals) -> dict[str, Any]:
     """Return the section of the global parameters."""
-    return dict(zip(PARAMETERS, parameters, strict=True))
+    return _named(PARAMETERS, parameters)
 
 
 def latent_section(mu: Any, S: Any) -> dict[str, Any]:
     """Return the section of the latent points: whole mu and S (n, q), or Distributed ones."""
-    return dict(zip(LATENT, (mu, S), strict=True))
-
-
-def standardize_section(standardized: Mapping[str, Standardization]) -> dict[str, Floats]:
-    """Return the section of the units, by "x" and "y"."""
-    pairs = [pair for column, each in standardized.items() for pair in zip(_standardize(column), each, strict=True)]
-    return dict(pairs)
-
-
-def posterior_section(whitening: Whitening, bound: Bound, groups: Sequence[Group]) -> dict[str, Any]:
-    """Return the section of the posterior, for the inducing points in its order and the kernel k of unit variance.
-
-    With s = β σ_f²: mean = s kᵀ L⁻ᵀ g and variance = σ_f² (1 − ‖L⁻¹k‖² + ‖L_B⁻¹ L⁻¹k‖²) of the function.
-    """
-    grouped = len(groups) > 1
-    L_B = bound.L_B if grouped else bound.L_B[0]
-    values = whitening.order, whitening.L, L_B, np.ascontiguousarray(bound.g)
-    section = dict(zip(POSTERIOR, values, strict=True))
-    return section | ({"posterior/group": group_of_outputs(groups)} if grouped else {})
-
-
-def trace_section(trace: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    """Return the section of the trace: one entry per iteration, by name."""
-    return {name: np.array(trace[_last(name)], int if _last(name) == "evaluations" else float) for name in TRACE}
-
-
-def timing_section(timing: Timing) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return the section of the seconds, and its attributes."""
-    return dict(zip(TIMING, timing, strict=True)), {"timing/phases": {"names": PHASES}}
+    return _named(LATENT, (mu, S))
 
 
 def checkpoint_section(
@@ -347,9 +334,9 @@ def _segments(vectors: str, block: MultiVector) -> Iterator[tuple[str, Floats]]:
             yield f"checkpoint/vectors/{vectors}/local/{index}/{place}", segment
 
 
-def _standardize(column: str) -> tuple[str, str]:
-    """Return the paths of the mean and the scale of the columns `x` or `y`."""
-    return f"standardize/{column}_mean", f"standardize/{column}_scale"
+def _named(names: Iterable[str], values: Iterable[Any]) -> dict[str, Any]:
+    """Return values by the paths of a section."""
+    return dict(zip(names, values, strict=True))
 
 
 def _last(path: str) -> str:

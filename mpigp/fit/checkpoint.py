@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from mpigp.chunks import Share
+from mpigp.data.hdf5 import h5py_errors
 from mpigp.errors import InputError
 from mpigp.files import model_file
-from mpigp.files.gather import Distributed, write
+from mpigp.files.gather import Attributes, Distributed, write
 from mpigp.files.model_file import ModelFile
 from mpigp.files.provenance import timing
 from mpigp.fit.loop import Fit
@@ -37,7 +38,7 @@ def save(
 
 def contents(
     comm: Comm, fit: Fit, seed: int, standardized: Mapping[str, Standardization], made: Mapping[str, str]
-) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+) -> tuple[dict[str, Any], Attributes]:
     """Return, on rank 0, the datasets and attributes of a model file that do not grow with the rows.
 
     The fit's point goes into its rows, and is evaluated, for the posterior. Called by all ranks.
@@ -51,16 +52,10 @@ def contents(
         return {}, {}
     assert evaluator.last is not None
     inducing, master = evaluator.last
-    seconds, attributes = model_file.timing_section(timed)
-    datasets = {
-        **model_file.parameters_section(parameters),
-        **model_file.standardize_section(standardized),
-        **model_file.posterior_section(inducing.whitening, master.bound, evaluator.rows.groups),
-        **model_file.trace_section(vars(fit.trace)),
-        **seconds,
-    }
-    own = model_file.attributes(evaluator.model, evaluator.rows.n, objective.jitter, seed, fit.stopped, made)
-    return datasets, attributes | {"/": own}
+    posterior = inducing.whitening, master.bound, evaluator.rows.groups
+    datasets = model_file.fitted_sections(parameters, standardized, posterior, vars(fit.trace), timed)
+    n, stopped = evaluator.rows.n, fit.stopped
+    return datasets, model_file.attributes(evaluator.model, n, objective.jitter, seed, stopped, made)
 
 
 def check(model: ModelFile, identity: Mapping[str, Any]) -> None:
@@ -79,8 +74,7 @@ def check(model: ModelFile, identity: Mapping[str, Any]) -> None:
 
 def load(model: ModelFile, fit: Fit, share: Share) -> None:
     """Take the fit to where the checkpoint was written; every rank reads its own rows."""
-    with model.checkpoint_errors():
-        numbers = model.numbers()
-        model.read_vectors(fit.optimizer.vectors(), share.start, share.stop)
+    numbers = model.restore(fit.optimizer.vectors(), share.start, share.stop)
+    with h5py_errors(model.checkpoint):
         fit.optimizer.restore(numbers)
         fit.restore(Trace(**model.trace()), bool(numbers["held"]), int(numbers["before"]))

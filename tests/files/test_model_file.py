@@ -127,7 +127,7 @@ REFUSED: list[tuple[str, Any, Callable[[ModelFile], Any]]] = [
     ("timing/rows", np.ones(2), ModelFile.timing),
     ("timing/phases", np.ones((1, 1)), ModelFile.timing),
     ("checkpoint/options", "{", ModelFile.identity),
-    ("checkpoint/numbers", None, ModelFile.numbers),
+    ("checkpoint/numbers", None, lambda model: model.restore({}, 0, N)),
 ]
 
 
