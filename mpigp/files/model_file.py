@@ -47,6 +47,7 @@ POSTERIOR = {"posterior/order": "m", "posterior/L": "mm", "posterior/L_B": "mm",
 GROUPED = {"posterior/L_B": "kmm", "posterior/group": "d"}  # where outputs lack other rows than others
 TRACE = {f"trace/{name}": "i" for name in ("bound", "gradient_norm", "seconds", "evaluations")}
 TIMING = {"timing/phases": "rp", "timing/rows": "r"}
+UNITS = {"m": "points", "q": "columns", "d": "columns", "i": "iterations", "r": "ranks"}
 POSITIVE = {"kernel/variance", "beta", "latent/S", "standardize/x_scale", "standardize/y_scale"}
 FITTED = "give a model file that `mpigp fit` wrote"
 BOTH = "write both mean and scale, or neither"
@@ -220,9 +221,12 @@ class ModelFile:
         item = dataset(self.file, name, len(shape), REMEDIES.get(name.partition("/")[0], REMEDY))
         wanted = tuple(self.sizes.setdefault(symbol, size) for symbol, size in zip(shape, item.shape, strict=True))
         if item.shape != wanted:
+            vector = len(wanted) == 1
+            has = f"{len(item)} entries" if vector else f"shape {item.shape}"
+            fits = f"they have {wanted[0]} {UNITS[shape]}" if vector else f"it must be {wanted}"
             raise InputError(
-                f"{self.name}: /{name}: has shape {item.shape}: does not fit /Z, the data or the rest of the file, "
-                f"with which it must agree: make it {wanted}"
+                f"{self.name}: /{name}: has {has}: does not fit /Z, the data or the rest of the file, with which it "
+                f"must agree: {fits}"
             )
         return item
 
