@@ -10,11 +10,12 @@ from mpigp.chunks import share
 from mpigp.data.hdf5 import dataset, read_rows, reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable
-from mpigp.files.gather import Distributed, write
+from mpigp.files.gather import write
 from mpigp.files.model_file import latent_section, open_model
 from mpigp.gp.embedding import Candidates, embed
 from mpigp.gp.posterior import Posterior
 from mpigp.mpi.communicator import raise_on_all_ranks
+from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.types import Comm, Floats
 
 SUMMARY = "find latent points for new rows (GPLVM)"
@@ -38,7 +39,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     found = embed(posterior, candidates, Y, arguments.threads)
     comm.Barrier()
     seconds = time.perf_counter() - start
-    mu, S, bound = (Distributed(values, n) for values in found)
+    mu, S, bound = (DistributedRows(comm, n, values) for values in found)
     write(arguments.output, comm, {**latent_section(mu, S), "bound": bound})
     return say(arguments, comm, n, seconds, "embedded")
 

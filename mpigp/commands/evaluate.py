@@ -18,13 +18,14 @@ from mpigp.data.hdf5 import reading
 from mpigp.data.streams import Columns
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable
-from mpigp.files.gather import Distributed, write
+from mpigp.files.gather import write
 from mpigp.files.model_file import ModelFile, open_model
 from mpigp.files.provenance import by_rank, cpu, versions
 from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import Model, model_of
 from mpigp.mpi import memory
 from mpigp.mpi.communicator import raise_on_all_ranks
+from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.evaluator import Evaluation, EvaluationFailed, Evaluator
 from mpigp.mpi.rows import Rows
 from mpigp.types import Comm
@@ -199,6 +200,6 @@ def read(
 def write_gradients(path: str, comm: Comm, evaluation: Evaluation, rows: Rows) -> None:
     """Write the bound and its gradients. Called by all ranks."""
     shared = {} if evaluation.gradient is None else evaluation.gradient._asdict()
-    gradients = shared | {name: Distributed(values, rows.n) for name, values in rows.gradients.items()}
+    gradients = shared | {name: DistributedRows(comm, rows.n, values) for name, values in rows.gradients.items()}
     datasets = {"bound": evaluation.bound} | {f"gradient/{name}": value for name, value in gradients.items()}
     write(path, comm, datasets, {"/": {"jitter": evaluation.jitter}})

@@ -13,10 +13,11 @@ from mpigp.chunks import Share, share
 from mpigp.data.hdf5 import dataset, read_rows, reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable
-from mpigp.files.gather import Distributed, write
+from mpigp.files.gather import write
 from mpigp.files.model_file import open_model
 from mpigp.gp.posterior import JOINT_ROWS, Posterior
 from mpigp.mpi.communicator import raise_on_all_ranks
+from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.scores import scores
 from mpigp.types import Comm, Floats
 
@@ -65,7 +66,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     figures: dict[str, Any] = {"n": n, "seconds": seconds, "ranks": comm.size, "threads": arguments.threads}
     if Y is not None:
         figures |= scores(comm, n, found, Y)
-    datasets: dict[str, Any] = {name: Distributed(values, n) for name, values in found._asdict().items()}
+    datasets: dict[str, Any] = {name: DistributedRows(comm, n, values) for name, values in found._asdict().items()}
     if everything is not None:
         datasets["samples"] = posterior.sample(everything, arguments.samples, arguments.seed)
     write(arguments.output, comm, datasets)

@@ -33,9 +33,8 @@ class FittedModel:
     @classmethod
     def of(cls, comm: Comm, learning: PreparedFit, made: dict[str, str]) -> FittedModel:
         """Return what a fit has learned; `made` tells how, in attributes of the file. Called by all ranks."""
-        fit, seed = learning.fit, learning.identity["seed"]
-        datasets, attributes = checkpoint.contents(comm, fit, seed, learning.standardized, made)
-        rows = fit.objective.evaluator.rows
+        datasets, attributes = checkpoint.contents(comm, learning, made)
+        rows = learning.fit.objective.evaluator.rows
         local = {} if rows.S is None else {"mu": rows.mu, "S": rows.S}
         latent = {name: allgather_rows(comm, values) for name, values in local.items()}
         return cls(gather.image(comm, datasets, attributes), latent)

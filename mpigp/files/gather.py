@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import h5py
 import numpy as np
 
+from mpigp.chunks import share
 from mpigp.files.atomic import check_room, replacing
-from mpigp.mpi.communicator import gather_rows
+from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.ulfm import confirm
-from mpigp.types import Comm, Floats
+from mpigp.types import Comm
 
+BLOCK = 2**16  # rows of a message
 OVERHEAD = 2**16  # bytes, and more, that HDF5 itself takes
 
-
-class Distributed(NamedTuple):
-    """A dataset (n, ...) of which each rank has its own rows (rows, ...), in order."""
-
-    local: Floats
-    n: int
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of all rows."""
-        return 8 * self.n * int(np.prod(self.local.shape[1:]))
-
-
 Datasets: TypeAlias = Mapping[str, Any]
-"""By path: numbers, text and arrays, which rank 0 has, and Distributed ones."""
+"""By path: numbers, text and arrays, which rank 0 has, and DistributedRows (rows, ...)."""
 Attributes: TypeAlias = Mapping[str, Mapping[str, Any]]
 """By the path of what has them, "/" for the file itself: attributes by name."""
 
@@ -42,13 +32,13 @@ def write(path: str | os.PathLike[str], comm: Comm, datasets: Datasets, attribut
     All ranks name the same distributed datasets in the same order. Of all else only rank 0's counts.
     """
     if comm.rank != 0:
-        _fill(None, comm, datasets, {})
+        _fill(None, datasets, {})
         confirm(comm)
         return
-    check_room(path, sum(getattr(value, "nbytes", 0) for value in datasets.values()) + OVERHEAD)
+    check_room(path, sum(map(_size, datasets.values())) + OVERHEAD)
     with replacing(path) as temporary:
         with h5py.File(temporary, "w") as file:
-            _fill(file, comm, datasets, attributes or {})
+            _fill(file, datasets, attributes or {})
         confirm(comm)  # before the file takes its place: it was made of messages
 
 
@@ -57,23 +47,41 @@ def image(comm: Comm, datasets: Datasets, attributes: Attributes) -> bytes:
     memory = io.BytesIO()
     if comm.rank == 0:
         with h5py.File(memory, "w") as file:
-            _fill(file, comm, datasets, attributes)
+            _fill(file, datasets, attributes)
     return comm.bcast(memory.getvalue())
 
 
-def _fill(file: h5py.File | None, comm: Comm, datasets: Datasets, attributes: Attributes) -> None:
+def _size(value: Any) -> int:
+    """Return the bytes of a dataset; those of numbers and text are of no account."""
+    if isinstance(value, DistributedRows):
+        return 8 * value.n * math.prod(value.local.shape[1:])
+    return getattr(value, "nbytes", 0)
+
+
+def _fill(file: h5py.File | None, datasets: Datasets, attributes: Attributes) -> None:
     """Write, on rank 0, what all ranks give; the others, which have no file, send it their rows."""
     for name, value in datasets.items():
-        if isinstance(value, Distributed):
-            shape = value.n, *value.local.shape[1:]
-            item = None if file is None else file.create_dataset(name, shape, "f8")
-            start = 0
-            for block in gather_rows(comm, value.local, value.n):  # none, but on rank 0
-                assert item is not None
-                item[start : start + len(block)] = block
-                start += len(block)
+        if isinstance(value, DistributedRows):
+            item = None if file is None else file.create_dataset(name, (value.n, *value.local.shape[1:]), "f8")
+            _gather(value, item)
         elif file is not None:
             file[name] = value
     if file is not None:
         for name, values in attributes.items():
             file[name].attrs.update(values)
+
+
+def _gather(rows: DistributedRows, item: h5py.Dataset | None) -> None:
+    """Write the rows of all ranks in order, block by block, to a dataset on rank 0."""
+    comm, local = rows.comm, np.asarray(rows.local)
+    if item is None:
+        for start in range(0, len(local), BLOCK):
+            comm.Send(np.ascontiguousarray(local[start : start + BLOCK]), dest=0)
+        return
+    item[: len(local)] = local
+    for rank in range(1, comm.size):
+        first, stop = share(rows.n, rank, comm.size)
+        for start in range(first, stop, BLOCK):
+            block = np.empty((min(BLOCK, stop - start), *local.shape[1:]))
+            comm.Recv(block, source=rank)
+            item[start : start + len(block)] = block

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 from mpigp import __version__
 from mpigp.data.hdf5 import dataset, h5py_errors, plain, read_all, read_rows, reading
 from mpigp.errors import InputError
-from mpigp.files.gather import Attributes, Distributed
+from mpigp.files.gather import Attributes
 from mpigp.files.provenance import Timing
 from mpigp.gp.bound import Bound, Group, group_of_outputs
 from mpigp.gp.embedding import Candidates, candidates
@@ -29,6 +29,7 @@ from mpigp.gp.posterior import Posterior
 from mpigp.gp.standardization import Standardization
 from mpigp.gp.statistics import MODELS, Model, model_of
 from mpigp.kernels.registry import DEFAULT
+from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.timers import PHASES
 from mpigp.mpi.vectors import MultiVector
 from mpigp.numerics.cholesky import Whitening
@@ -269,12 +270,10 @@ def summary(file: h5py.File) -> dict[str, Any]:
 # Writing: what a section holds, by path, as mpigp.files.gather takes it.
 
 
-def attributes(model: Model, n: int, jitter: float, seed: int, stopped: str, made: Mapping[str, str]) -> Attributes:
-    """Return the attributes of a fitted model; `made` has its provenance."""
-    kernel = model.loops.name
-    named = {} if kernel == DEFAULT else {"kernel": kernel}
-    known = {"format": FORMAT, "version": VERSION, "model": model.name, "n": n, "jitter": jitter, "seed": seed}
-    own = {**known, "mpigp": __version__, "stopped": stopped, **made, **named}
+def attributes(model: Model, others: Mapping[str, Any]) -> Attributes:
+    """Return the attributes of a fitted model, the others among them: of its fit, and its provenance."""
+    kernel = {} if model.loops.name == DEFAULT else {"kernel": model.loops.name}
+    own = {"format": FORMAT, "version": VERSION, "model": model.name, "mpigp": __version__, **kernel, **others}
     return {"/": own, "timing/phases": {"names": PHASES}}
 
 
@@ -310,19 +309,22 @@ def parameters_section(parameters: Globals) -> dict[str, Any]:
 
 
 def latent_section(mu: Any, S: Any) -> dict[str, Any]:
-    """Return the section of the latent points: whole mu and S (n, q), or Distributed ones."""
+    """Return the section of the latent points: whole mu and S (n, q), or DistributedRows."""
     return _named(LATENT, (mu, S))
 
 
 def checkpoint_section(
-    identity: Mapping[str, Any], numbers: Mapping[str, Any], vectors: Mapping[str, MultiVector], n: int, q: int
+    identity: Mapping[str, Any],
+    numbers: Mapping[str, Any],
+    vectors: Mapping[str, MultiVector],
+    distributed: Callable[[Floats], DistributedRows],
 ) -> dict[str, Any]:
-    """Return the section that a fit continues from; a rank has its own of n rows of q numbers of the vectors."""
+    """Return the section that a fit continues from; the vectors' segments are made rows by `distributed`."""
     section: dict[str, Any] = {"checkpoint/options": json.dumps(identity, sort_keys=True)}
     section |= {f"checkpoint/numbers/{name}": value for name, value in numbers.items()}
     for name, block in vectors.items():
         section[_shared(name)] = block.shared
-        section |= {path: Distributed(segment.reshape(-1, q), n) for path, segment in _segments(name, block)}
+        section |= {path: distributed(segment) for path, segment in _segments(name, block)}
     return section
 
 

@@ -9,40 +9,36 @@ from mpigp.chunks import Share
 from mpigp.data.hdf5 import h5py_errors
 from mpigp.errors import InputError
 from mpigp.files import model_file
-from mpigp.files.gather import Attributes, Distributed, write
+from mpigp.files.gather import Attributes, write
 from mpigp.files.model_file import ModelFile
 from mpigp.files.provenance import timing
-from mpigp.fit.loop import Fit
-from mpigp.fit.trace import Trace
-from mpigp.gp.standardization import Standardization
+from mpigp.fit.loop import Fit, Trace
+from mpigp.fit.setup import PreparedFit
+from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.types import Comm
 
 
-def save(
-    path: str,
-    comm: Comm,
-    fit: Fit,
-    identity: Mapping[str, Any],
-    standardized: Mapping[str, Standardization],
-    made: Mapping[str, str],
-) -> None:
+def save(path: str, comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) -> None:
     """Write the model at the fit's point, its trace, its checkpoint, and how it was made. Called by all ranks."""
-    datasets, attributes = contents(comm, fit, identity["seed"], standardized, made)
-    rows, optimizer = fit.objective.evaluator.rows, fit.optimizer
+    datasets, attributes = contents(comm, prepared, made)
+    fit = prepared.fit
+    rows, q, vectors = fit.objective.evaluator.rows, fit.objective.q, fit.optimizer.vectors()
     if rows.S is not None:
-        datasets |= model_file.latent_section(*(Distributed(values, rows.n) for values in (rows.mu, rows.S)))
-    numbers = fit.numbers() | optimizer.numbers()
-    datasets |= model_file.checkpoint_section(identity, numbers, optimizer.vectors(), rows.n, fit.objective.q)
+        datasets |= model_file.latent_section(*(DistributedRows(comm, rows.n, each) for each in (rows.mu, rows.S)))
+
+    def distributed(segment: Any) -> DistributedRows:
+        return DistributedRows(comm, rows.n, segment.reshape(-1, q))
+
+    datasets |= model_file.checkpoint_section(prepared.identity, fit.numbers(), vectors, distributed)
     write(path, comm, datasets, attributes)
 
 
-def contents(
-    comm: Comm, fit: Fit, seed: int, standardized: Mapping[str, Standardization], made: Mapping[str, str]
-) -> tuple[dict[str, Any], Attributes]:
+def contents(comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) -> tuple[dict[str, Any], Attributes]:
     """Return, on rank 0, the datasets and attributes of a model file that do not grow with the rows.
 
     The fit's point goes into its rows, and is evaluated, for the posterior. Called by all ranks.
     """
+    fit = prepared.fit
     objective, point = fit.objective, fit.optimizer.point
     evaluator, parameters = objective.evaluator, objective.parameters(point)
     objective.place(point)
@@ -53,19 +49,19 @@ def contents(
     assert evaluator.last is not None
     inducing, master = evaluator.last
     posterior = inducing.whitening, master.bound, evaluator.rows.groups
-    datasets = model_file.fitted_sections(parameters, standardized, posterior, vars(fit.trace), timed)
-    n, stopped = evaluator.rows.n, fit.stopped
-    return datasets, model_file.attributes(evaluator.model, n, objective.jitter, seed, stopped, made)
+    datasets = model_file.fitted_sections(parameters, prepared.standardized, posterior, vars(fit.trace), timed)
+    known = {"n": evaluator.rows.n, "jitter": objective.jitter, "seed": prepared.identity["seed"]}
+    return datasets, model_file.attributes(evaluator.model, {**known, "stopped": fit.stopped, **made})
 
 
 def check(model: ModelFile, identity: Mapping[str, Any]) -> None:
     """Refuse a file without a checkpoint, and one that was made with other data, model or options."""
-    found = model.identity()
-    if found is None or not model.learned:
+    written = model.identity()
+    if written is None or not model.learned:
         raise InputError(f"{model.name}: holds no checkpoint: --resume takes what an earlier `fit -o` wrote")
-    for key in identity:  # the data last: other options may change what is read of them
-        if found.get(key) != identity[key]:
-            made = f"{key} = {found.get(key)!r}, not {identity[key]!r}" if key != "data" else "other data"
+    for key, value in identity.items():  # the data last: other options may change what is read of them
+        if written.get(key) != value:
+            made = f"{key} = {written.get(key)!r}, not {value!r}" if key != "data" else "other data"
             raise InputError(
                 f"{model.checkpoint}: was made with {made}: give the same data and options, or start anew without "
                 "--resume"
@@ -76,5 +72,4 @@ def load(model: ModelFile, fit: Fit, share: Share) -> None:
     """Take the fit to where the checkpoint was written; every rank reads its own rows."""
     numbers = model.restore(fit.optimizer.vectors(), share.start, share.stop)
     with h5py_errors(model.checkpoint):
-        fit.optimizer.restore(numbers)
-        fit.restore(Trace(**model.trace()), bool(numbers["held"]), int(numbers["before"]))
+        fit.restore(numbers, Trace(**model.trace()))
