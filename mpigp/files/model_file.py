@@ -88,8 +88,9 @@ class ModelFile:
 
     def model(self) -> Model:
         """Return the model with its kernel."""
+        kind = self.kind
         try:
-            return model_of(self.kind, str(self.attribute("kernel", DEFAULT)))
+            return model_of(kind, str(self.attribute("kernel", DEFAULT)))
         except InputError as error:
             raise InputError(f"{self.name}: attribute kernel: {error}") from error
 
