@@ -153,7 +153,7 @@ def test_other_attributes_are_refused_in_one_line(path: Path, name: str, value: 
     with open_model(path) as model, pytest.raises(InputError, match=f"model.h5: attribute {name}: ") as caught:
         model.model()
         model.jitter(0.0)
-    assert "\n" not in str(caught.value) and str(caught.value).count("attribute") == 1
+    assert "\n" not in str(caught.value) and str(caught.value).count(": attribute ") == 1
 
 
 def test_a_regression_has_no_latent_points(tmp_path: Path, problem: Problem) -> None:
