@@ -7,7 +7,8 @@ import json
 import os
 import sys
 import warnings
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, fields
 from numbers import Integral
 from typing import Any, ClassVar, TypeAlias
 
@@ -26,7 +27,7 @@ from mpigp.estimators.learned import FittedModel
 from mpigp.estimators.sources import ArraySets
 from mpigp.files.model_file import ModelFile
 from mpigp.fit.driver import Driver
-from mpigp.fit.loop import Trace
+from mpigp.fit.loop import Fit, Trace
 from mpigp.fit.options import Options, RunOptions, interval
 from mpigp.mpi.communicator import default_threads, raise_on_all_ranks, script_world
 from mpigp.types import Comm, Floats
@@ -38,10 +39,34 @@ HERE = ("comm", "threads", "verbose", "checkpoint", "checkpoint_every", "resume"
 EXPECTED = "give a dataset of one row per observation"
 
 
+@dataclass(eq=False, repr=False)
 class Estimator(BaseEstimator):
-    """What the estimators share: learning, and model files."""
+    """What the estimators share: their parameters, learning, and model files."""
 
     _model: ClassVar[str]
+
+    inducing: int = 50
+    _: KW_ONLY
+    kernel: str = Options.kernel
+    optimizer: str = Options.optimizer
+    max_iter: int = Options.max_iter
+    tolerance: float = Options.tolerance
+    gradient_tolerance: float = Options.gradient_tolerance
+    hold: int = Options.hold
+    fixed: Sequence[str] = ()
+    placement: str = Options.placement
+    restarts: int = Options.restarts
+    standardize: str = Options.standardize
+    jitter: float = Options.jitter
+    random_state: Any = Options.seed
+    threads: int | None = None
+    verbose: int = 0
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: str | int | None = "10m"
+    resume: bool = False
+    metrics: str | os.PathLike[str] | None = None
+    callback: Callable[[Fit], Any] | None = None
+    comm: Comm | None = None
 
     def _comm(self) -> Comm:
         """Return the communicator: after ranks failed during `fit`, that of the ranks that are left."""
