@@ -7,12 +7,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import h5py
-
 from mpigp.data.datasets import find
 from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
+from mpigp.files.model_file import ModelFile, open_model
 from mpigp.report.contents import Report
 from mpigp.report.fitted import Fitted, read_fitted
 from mpigp.report.labels import Labels, find_labels, read_labels
@@ -40,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     """Read all, then write."""
     check(arguments)
-    with reading(arguments.model) as file:
+    with open_model(arguments.model) as file:
         fitted = read_fitted(file)
         metrics = read_metrics(arguments.metrics, file) if arguments.metrics else None
         labels, predicted = compare(arguments, file, fitted) if arguments.data else (None, None)
@@ -77,7 +76,7 @@ def check_pictures(folder: str) -> None:
 
 
 def compare(
-    arguments: argparse.Namespace, model: h5py.File, fitted: Fitted
+    arguments: argparse.Namespace, model: ModelFile, fitted: Fitted
 ) -> tuple[Labels | None, Predictions | None]:
     """Return the labels of a GPLVM's rows, or the predictions of a regression, for the data that are given."""
     with reading(arguments.data) as file:
@@ -95,9 +94,7 @@ def compare(
                     "like those it was learnt from"
                 )
         if learnt:
-            from mpigp.gp.posterior import Posterior
-
-            return None, predictions(Posterior.read(model), data)
+            return None, predictions(model.posterior(), data)
         assert fitted.latent is not None
         if data.n != fitted.n:
             raise InputError(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -96,3 +98,18 @@ def read_all(item: h5py.Dataset) -> Floats:
     if not np.isfinite(values).all():
         raise InputError(f"{item.file.filename}: {item.name}: holds NaN or Inf: it must be finite")
     return values
+
+
+def plain(value: Any) -> Any:
+    """An HDF5 value as Python's own numbers, text and lists."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, np.ndarray):
+        return [plain(item) for item in value.tolist()] if value.ndim else plain(value.item())
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such number
+    return value if isinstance(value, int | float | str) else str(value)

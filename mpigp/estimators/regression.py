@@ -115,5 +115,5 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
     def _take(self, learned: FittedModel) -> None:
         super()._take(learned)
         self.n_features_in_ = self.posterior_.q
-        with learned.open() as file:
-            self._flat = file.attrs.get("y_ndim", 2) == 1
+        with learned.open() as model:
+            self._flat = model.attribute("y_ndim", 2) == 1

@@ -13,15 +13,12 @@ import math
 from functools import cached_property
 from typing import NamedTuple
 
-import h5py
 import numpy as np
 
 from mpigp import native
 from mpigp.chunks import chunk_count, chunk_rows
-from mpigp.data.hdf5 import dataset
-from mpigp.errors import InputError
 from mpigp.gp.batch_lbfgs import minimize
-from mpigp.gp.posterior import REMEDY, Posterior, Prediction
+from mpigp.gp.posterior import Posterior, Prediction
 from mpigp.kernels.backend import RowBounds
 from mpigp.numerics.threads import Span, Workers
 from mpigp.types import Floats, Integers
@@ -47,14 +44,6 @@ class Candidates(NamedTuple):
 
     mu: Floats
     S: Floats
-
-
-def read_candidates(file: h5py.File, posterior: Posterior) -> Candidates:
-    """Return evenly spaced training rows of a model file."""
-    mu, S = (dataset(file, f"latent/{name}", 2, REMEDY) for name in ("mu", "S"))
-    if mu.shape != S.shape or mu.shape[1] != posterior.q:
-        raise InputError(f"{file.filename}: /latent/mu: does not fit /latent/S and /Z: {REMEDY}")
-    return candidates(mu, S)
 
 
 def candidates(mu: Floats, S: Floats) -> Candidates:

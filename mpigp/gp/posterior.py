@@ -21,22 +21,19 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import NamedTuple
 
-import h5py
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from mpigp import native
 from mpigp.chunks import chunk_count, chunk_rows
-from mpigp.data.hdf5 import dataset, read_all
 from mpigp.errors import InputError
-from mpigp.files.model_file import Standardization, read_globals, read_model, read_standardization
+from mpigp.gp.standardization import Standardization
 from mpigp.kernels.backend import KernelBackend
 from mpigp.kernels.registry import DEFAULT, backend_of
 from mpigp.numerics.threads import Span, Workers
 from mpigp.types import Floats
 
-REMEDY = "give a model file that `mpigp fit` wrote"
 BLOCK = 2**14  # rows whose inputs are brought into the model's units together
 JOINT_ROWS = 5000  # joint draws need their covariance: 200 MB
 
@@ -75,28 +72,6 @@ class Posterior:
     x: Standardization | None
     y: Standardization | None
     kernel: str = DEFAULT
-
-    @classmethod
-    def read(cls, file: h5py.File) -> Posterior:
-        """Return the posterior of a model file, checked."""
-        model, parameters = read_model(file), read_globals(file)
-        m, q = parameters.Z.shape
-        order = read_all(dataset(file, "posterior/order", 1, REMEDY)).astype(np.intp)
-        L = read_all(dataset(file, "posterior/L", 2, REMEDY))
-        g = read_all(dataset(file, "posterior/g", 2, REMEDY))
-        grouped = "posterior/group" in file
-        L_B = read_all(dataset(file, "posterior/L_B", 3 if grouped else 2, REMEDY))
-        d = g.shape[1]
-        group = read_all(dataset(file, "posterior/group", 1, REMEDY)).astype(np.intp) if grouped else np.zeros(d, int)
-        square = L.shape == L_B.shape[-2:] == (m, m)
-        fits = square and len(g) == m and group.shape == (d,) and sorted(order) == list(range(m))
-        if not fits or not np.isin(group, np.arange(len(L_B) if grouped else 1)).all():
-            raise InputError(f"{file.filename}: /posterior: does not fit /Z, which has {m} points: {REMEDY}")
-        x = read_standardization(file, "x", q)
-        y = read_standardization(file, "y", d)
-        Z = np.ascontiguousarray(parameters.Z[order])
-        found = parameters.variance, parameters.alpha, parameters.beta, L, L_B.reshape(-1, m, m), g, group, x, y
-        return cls(model.name, Z, *found, model.loops.name)
 
     @property
     def q(self) -> int:

@@ -8,8 +8,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mpigp.data.hdf5 import h5py_errors
-from mpigp.data.inspect import plain
+from mpigp.data.hdf5 import h5py_errors, plain
 from mpigp.errors import InputError
 from mpigp.report.palette import COLORS
 from mpigp.report.thinning import Indices, blocks

@@ -10,8 +10,7 @@ import h5py
 import numpy as np
 
 from mpigp.data.datasets import DataSets
-from mpigp.data.hdf5 import read_rows
-from mpigp.data.inspect import plain
+from mpigp.data.hdf5 import plain, read_rows
 from mpigp.gp.posterior import Posterior
 from mpigp.report.thinning import Indices, blocks, thinned
 from mpigp.types import Floats
