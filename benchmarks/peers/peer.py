@@ -2,7 +2,7 @@
 
 Run by the Python of the peer's own environment; needs NumPy and the peer, nothing of this project:
 
-    PYTHON benchmarks/peer.py --peer gpy|gpflow problem.npz [--repeat K] [--jitter J] [--memory BYTES]
+    PYTHON benchmarks/peers/peer.py --peer gpy|gpflow problem.npz [--repeat K] [--jitter J] [--memory BYTES]
 
 The last line on standard output is a JSON object with `seconds` (a list of K), `bound` and `version`.
 The gradient is that of the peer's own training: with respect to all of Z, the hyperparameters and, for the

@@ -11,7 +11,7 @@ from mpigp.scaling.running import Figures, RunFailed
 
 __all__ = ["ROOT", "Figures", "RunFailed", "evaluate", "figures", "mpigp"]
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "SLURM_CPUS_PER_TASK")
 
 

@@ -6,6 +6,13 @@ gradients, that different nodes contributed to. An iteration is one try of a ste
 
 Two bounds are recorded. `seen` is what the optimiser believes: the value that the failing cluster gave for the point
 when it was taken. `true` is the complete bound at that point, evaluated apart and without failures.
+
+There are four ways to treat a node that failed (cluster.py):
+
+drop      its terms are left out of the sums of both rounds: F is that of the rows which answered (tutorial §5.2)
+rescale   so they are, and the sums of the others are scaled by n / n_alive
+stale     its last terms are used again
+recover   the others compute its chunks: nothing is lost (what `mpigp fit` does)
 """
 
 from __future__ import annotations
@@ -20,10 +27,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
+from experiments.cluster import WAYS, Cluster
+from experiments.command import main, option
+from experiments.source import Source
 from mpigp.chunks import chunk_count
 from mpigp.errors import InputError
-from mpigp.experiments.cluster import WAYS, Cluster
-from mpigp.experiments.source import Source
 from mpigp.fit.objective import Objective
 from mpigp.fit.optimizers.gd import GradientDescent
 from mpigp.fit.optimizers.scg import SCG
@@ -43,6 +51,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "what failing nodes do to learning (tutorial §5.2)"
 NEEDS = {"matplotlib": "report"}
+PARALLEL = True
 
 FAILURE_STREAM = 2  # keeps these random numbers apart from others of the same seed
 OPTIMIZERS: dict[str, Any] = {"scg": SCG, "gd": GradientDescent}
@@ -50,29 +59,24 @@ OPTIMIZERS: dict[str, Any] = {"scg": SCG, "gd": GradientDescent}
 
 @dataclass(frozen=True)
 class Study:
-    """What to run.
+    """The options."""
 
-    nodes : of the simulated cluster.   rates : of failure, per node and iteration
-    iterations : of a run.   repeats : runs of each rate and way, each from inducing points of its own
-    every : iterations between two evaluations of the true bound
-    """
-
-    nodes: int = 10
-    iterations: int = 500
-    repeats: int = 10
-    rates: tuple[float, ...] = (0.0, 0.01, 0.02)
-    inducing: int = 30
-    latent: int = 10
-    optimizer: str = "scg"
-    every: int = 10
-    seed: int = 0
-    jitter: float = 1e-6
+    nodes: int = option(10, "N", "nodes of the simulated cluster")
+    iterations: int = option(500, "N", "iterations of each run")
+    repeats: int = option(10, "N", "runs of each rate and way, each from inducing points of its own")
+    rates: tuple[float, ...] = option((0.0, 0.01, 0.02), "P,...", "probabilities that a node fails in an iteration")
+    inducing: int = option(30, "M", "inducing points")
+    latent: int = option(10, "Q", "latent dimensions")
+    optimizer: str = option("scg", None, "scg is the tutorial's", choices=tuple(OPTIMIZERS))
+    every: int = option(10, "K", "iterations between two evaluations of the true bound")
+    seed: int = option(0, "S", "seed of everything random")
+    jitter: float = option(1e-6, "J", "jitter on the diagonal of K_mm")
 
     def check(self, n: int, d: int) -> None:
         """Refuse values that have no meaning for n rows of d outputs; the error begins with the option's name."""
-        for option in ("nodes", "iterations", "repeats", "inducing", "latent", "every"):
-            if getattr(self, option) < 1:
-                raise InputError(f"--{option}: is {getattr(self, option)}: give a number ≥ 1")
+        for name in ("nodes", "iterations", "repeats", "inducing", "latent", "every"):
+            if getattr(self, name) < 1:
+                raise InputError(f"--{name}: is {getattr(self, name)}: give a number ≥ 1")
         if self.nodes > chunk_count(n):
             raise InputError(
                 f"--nodes: is {self.nodes}, but {n} rows are {chunk_count(n)} chunks, and a node has at least one: "
@@ -293,6 +297,10 @@ def shown(found: dict[str, Any]) -> list[str]:
 
 def picture(found: dict[str, Any]) -> Figure:
     """Return the bounds against the iteration."""
-    from mpigp.experiments import figure
+    from experiments import figure
 
     return figure.picture([Run(**each) for each in found["runs"]], Study(**found["study"]))
+
+
+if __name__ == "__main__":
+    main("failures")

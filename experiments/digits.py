@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from experiments.command import main, option
+from experiments.density import log_densities
+from experiments.fits import check_counts, figures, fitted, nearest
+from experiments.source import Source, read_labels
 from mpigp.data.hdf5 import dataset, read_rows, reading
 from mpigp.errors import InputError
-from mpigp.experiments.density import log_densities
-from mpigp.experiments.fits import check_counts, figures, fitted, nearest
-from mpigp.experiments.source import Source, read_labels
 from mpigp.gp.embedding import candidates, embed
 from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.types import Floats
@@ -35,21 +36,19 @@ Found = dict[str, Any]
 
 SUMMARY = "digits classified by a GPLVM of each class"
 NEEDS = {"matplotlib": "report", "sklearn": "sklearn"}
+PARALLEL = True
 HOLDS = "the training digits /Y (n, pixels) and /labels (n,), and the test digits /Ytest and /labels_test"
 
 
 @dataclass(frozen=True)
 class Study:
-    """What to run.
+    """The options."""
 
-    inducing : points of the GPLVM of each class.   iterations : of each fit at most
-    """
-
-    inducing: int = 100
-    latent: int = 10
-    iterations: int = 500
-    seed: int = 0
-    jitter: float = 1e-6
+    inducing: int = option(100, "M", "inducing points of the GPLVM of each class")
+    latent: int = option(10, "Q", "latent dimensions")
+    iterations: int = option(500, "N", "iterations of each fit at most")
+    seed: int = option(0, "S", "seed of everything random")
+    jitter: float = option(1e-6, "J", "jitter on the diagonal of K_mm")
 
 
 class Digits(NamedTuple):
@@ -228,3 +227,7 @@ def picture(found: Found) -> Figure:
     confusion.set_xticks(range(len(labels)), labels)
     confusion.set_yticks(range(len(labels)), labels)
     return figure
+
+
+if __name__ == "__main__":
+    main("digits")

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import blas
 from threadpoolctl import threadpool_limits
 
-from benchmarks.problems import Problem
+from benchmarks.support.problems import Problem
 from mpigp.native import exponential
 
 GEMM_SIZES = (500, 1000, 1500)

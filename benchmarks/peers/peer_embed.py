@@ -2,7 +2,7 @@
 
 Run by the Python of GPy's own environment; needs NumPy and GPy, nothing of this project:
 
-    PYTHON benchmarks/peer_embed.py problem.npz [--jitter J] [--together K]
+    PYTHON benchmarks/peers/peer_embed.py problem.npz [--jitter J] [--together K]
 
 The NPZ file holds the training rows `Y`, the parameters, the new rows `Y_new` (n*, d), and another program's embedding
 of them, `other_mu` and `other_S` (n*, q). The last line on standard output is a JSON object with `seconds`, `version`,

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
+from experiments.command import main, option
+from experiments.fits import check_counts, figures, fitted
+from experiments.source import Source
 from mpigp.data.datasets import find
 from mpigp.data.hdf5 import read_rows, reading
 from mpigp.errors import InputError
-from mpigp.experiments.fits import check_counts, figures, fitted
-from mpigp.experiments.source import Source
 from mpigp.gp.posterior import Prediction
 from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.scores import scores
@@ -33,6 +34,7 @@ Found = dict[str, Any]
 
 SUMMARY = "regression of flight delays, beside other methods"
 NEEDS = {"matplotlib": "report", "sklearn": "sklearn"}
+PARALLEL = True
 HOLDS = "inputs /X (n, q) and one output /Y (n, 1)"
 HELD_OUT = 10  # one of so many training rows, to take the variance of a method's errors from
 LEAF = 5  # rows of a forest's leaf at least
@@ -41,19 +43,15 @@ SMALLEST = 20  # training rows that make sense
 
 @dataclass(frozen=True)
 class Study:
-    """What to run.
+    """The options."""
 
-    sizes : training rows; a number that is larger than there are stands for all.   test : rows to predict
-    inducing : points of the GPs.   iterations : of each fit at most.   trees : of the random forest
-    """
-
-    sizes: tuple[int, ...] = (7_000, 70_000, 700_000)
-    test: int = 50_000
-    inducing: tuple[int, ...] = (100, 200)
-    iterations: int = 150
-    trees: int = 50
-    seed: int = 0
-    jitter: float = 1e-6
+    sizes: tuple[int, ...] = option((7_000, 70_000, 700_000), "N,...", "training rows; more than there are means all")
+    test: int = option(50_000, "N", "rows to predict")
+    inducing: tuple[int, ...] = option((100, 200), "M,...", "inducing points of the GPs")
+    iterations: int = option(150, "N", "iterations of each fit at most")
+    trees: int = option(50, "N", "trees of the random forest")
+    seed: int = option(0, "S", "seed of everything random")
+    jitter: float = option(1e-6, "J", "jitter on the diagonal of K_mm")
 
     def check(self, n: int) -> None:
         """Refuse values that have no meaning for n rows; the error begins with the option's name."""
@@ -220,3 +218,7 @@ def picture(found: Found) -> Figure:
         axes.grid(color="#dfe3e8", linewidth=0.8)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     return figure
+
+
+if __name__ == "__main__":
+    main("flights")

@@ -1,7 +1,8 @@
 """The models of GPy and GPflow at given parameters, on one thread; what a peer's script reads and prints.
 
 Imported by the scripts that the Python of a peer's own environment runs; needs NumPy and the peer, nothing of this
-project. The arrays are those of `benchmarks.problems.make`. Import it before NumPy, which it keeps to one thread.
+project. The arrays are those of `benchmarks.support.problems.make`. Import it before NumPy, which it keeps to one
+thread.
 """
 
 from __future__ import annotations

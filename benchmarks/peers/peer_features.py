@@ -1,6 +1,6 @@
 """Tell what a peer has: run by the Python of its own environment; needs NumPy and the peer, nothing of this project.
 
-    PYTHON benchmarks/peer_features.py gpy|gpflow|gpytorch THREADS
+    PYTHON benchmarks/peers/peer_features.py gpy|gpflow|gpytorch THREADS
 
 The last line on standard output is a JSON object: `version`; `gplvm`, the class of its Bayesian GPLVM; `communicator`,
 whether its models take one of MPI; of the bound of a sparse regression and its gradient by Z, whether they are

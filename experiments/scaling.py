@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from experiments.command import main, option
+from experiments.source import Source
 from mpigp.errors import InputError
-from mpigp.experiments.source import Source
 from mpigp.mpi.communicator import SIZE_VARIABLES
 from mpigp.mpi.timers import GROUPS
 from mpigp.scaling import study as studies
@@ -31,6 +32,7 @@ Found = dict[str, Any]
 
 SUMMARY = "time against ranks and rows, and the spread of the load (the paper's three questions)"
 NEEDS = {"matplotlib": "report"}
+PARALLEL = False
 PROBLEMS = {"regression": (8, 1), "gplvm": (10, 12)}  # inputs or latent dimensions, and outputs
 ROWS = 50_000
 TIMEOUT = 1800.0  # seconds that one run may take
@@ -38,22 +40,18 @@ TIMEOUT = 1800.0  # seconds that one run may take
 
 @dataclass(frozen=True)
 class Study:
-    """What to run.
+    """The options."""
 
-    counts : of ranks.   inducing : points of both models
-    repeats : rounds, of a run on each number of ranks.   evaluations : that a run times
-    """
-
-    counts: tuple[int, ...] = (1, 2)
-    inducing: int = 100
-    repeats: int = 3
-    evaluations: int = 3
+    counts: tuple[int, ...] = option((1, 2), "P,...", "numbers of ranks")
+    inducing: int = option(100, "M", "inducing points of both models")
+    repeats: int = option(3, "N", "rounds, of a run on each number of ranks")
+    evaluations: int = option(3, "N", "evaluations that a run times")
 
     def check(self, rows: int) -> None:
         """Refuse values that have no meaning for so many rows; the error begins with the option's name."""
-        for option in ("inducing", "repeats", "evaluations"):
-            if getattr(self, option) < 1:
-                raise InputError(f"--{option}: is {getattr(self, option)}: give a number ≥ 1")
+        for name in ("inducing", "repeats", "evaluations"):
+            if getattr(self, name) < 1:
+                raise InputError(f"--{name}: is {getattr(self, name)}: give a number ≥ 1")
         if not self.counts or min(self.counts) < 1 or len(set(self.counts)) < len(self.counts):
             raise InputError(f"--counts: is {','.join(map(str, self.counts))}: give numbers of ranks, each once")
         if rows // max(self.counts) < self.inducing:
@@ -64,7 +62,7 @@ class Study:
 def conduct(comm: Comm | None, study: Study, source: Source, threads: int) -> Found | None:
     """Run both studies of both models; each run starts ranks of its own."""
     if any(os.environ.get(name) for name in SIZE_VARIABLES):
-        raise InputError("experiment scaling: starts its ranks itself, by --counts: leave out mpiexec and --ranks")
+        raise InputError("scaling: starts its ranks itself, by --counts: leave out mpiexec")
     if source.path is not None:
         raise InputError(f"{source.path}: scaling makes its data: leave DATA out")
     rows = ROWS if source.rows is None else source.rows
@@ -79,7 +77,7 @@ def conduct(comm: Comm | None, study: Study, source: Source, threads: int) -> Fo
                 options = studies.Options(
                     kind=kind, ranks=counts, problem=problem, data=None, names=("X", "Y"), threads=threads,
                     rounds=study.repeats, repeat=study.evaluations, timeout=TIMEOUT, folder=Path(name),
-                    command=f"mpigp experiment scaling, {kind}",
+                    command=f"python -m experiments.scaling, {kind}",
                 )  # fmt: skip
                 for _ in studies.run(options):
                     pass
@@ -141,3 +139,7 @@ def picture(found: Found) -> Figure:
     spread.set(title="load, by its mean", xlabel="rank", xticks=range(found["ranks"]))
     strong.legend(frameon=False)
     return figure
+
+
+if __name__ == "__main__":
+    main("scaling")

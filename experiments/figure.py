@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from mpigp.experiments.cluster import WAYS
-from mpigp.experiments.failures import Run, Study, checked, select
+from experiments.cluster import WAYS
+from experiments.failures import Run, Study, checked, select
 from mpigp.report.palette import COLORS
 
 WIDE = 20.0  # a range of bounds that needs a logarithmic axis

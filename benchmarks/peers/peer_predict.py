@@ -2,7 +2,7 @@
 
 Run by the Python of the peer's own environment; needs NumPy and the peer, nothing of this project:
 
-    PYTHON benchmarks/peer_predict.py --peer gpy|gpflow problem.npz -o predictions.npz [--jitter J] [--block ROWS]
+    PYTHON benchmarks/peers/peer_predict.py --peer gpy|gpflow problem.npz -o predictions.npz [--jitter J] [--block ROWS]
 
 The NPZ file holds the data, the parameters, the new points `X_new` (n*, q) and, for uncertain ones (GPy alone), their
 variances `X_new_variance`. The result holds `mean` (n*, d) and `variance` (n*, 1 or d) of the function. The last line

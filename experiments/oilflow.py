@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from experiments import peer
+from experiments.command import main, option
+from experiments.fits import check_counts, figures, fitted, nearest
+from experiments.source import Source
 from mpigp.errors import InputError
-from mpigp.experiments import peer
-from mpigp.experiments.fits import check_counts, figures, fitted, nearest
-from mpigp.experiments.source import Source
 from mpigp.gp.parameters import effective_dimensions
 from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows, fingerprint
@@ -30,26 +31,23 @@ Found = dict[str, Any]
 
 SUMMARY = "the latent space of oil flow, beside GPy's (tutorial §5.1)"
 NEEDS = {"matplotlib": "report", "sklearn": "sklearn"}
+PARALLEL = True
 SMALL = 0.01  # of the largest alpha: dimensions below it count as switched off
 PEER_SECONDS = 3600.0  # that GPy may take
 
 
 @dataclass(frozen=True)
 class Study:
-    """What to run.
+    """The options."""
 
-    repeats : fits of ours, from the seeds `seed`, `seed` + 1, ....   iterations : of each at most
-    peer_python : the Python of an environment with GPy.   peer_iterations : of GPy's optimiser at most
-    """
-
-    inducing: int = 30
-    latent: int = 10
-    iterations: int = 3000
-    repeats: int = 5
-    seed: int = 0
-    jitter: float = 1e-6
-    peer_python: str | None = None
-    peer_iterations: int = 2000
+    inducing: int = option(30, "M", "inducing points")
+    latent: int = option(10, "Q", "latent dimensions")
+    iterations: int = option(3000, "N", "iterations of each fit at most")
+    repeats: int = option(5, "N", "fits, from the seeds S, S + 1, ...")
+    seed: int = option(0, "S", "seed of everything random")
+    jitter: float = option(1e-6, "J", "jitter on the diagonal of K_mm")
+    peer_python: str | None = option(None, "PATH", "the Python of an environment with GPy, to run it too")
+    peer_iterations: int = option(2000, "N", "iterations of GPy's optimizer at most")
 
     def check(self, n: int, d: int) -> None:
         """Refuse values that have no meaning for n rows of d outputs; the error begins with the option's name."""
@@ -225,3 +223,7 @@ def picture(found: Found) -> Figure:
     for panel, legend in ((weights, weights.get_legend_handles_labels()), (rise, (named.values(), named.keys()))):
         panel.legend(*legend, frameon=False)
     return figure
+
+
+if __name__ == "__main__":
+    main("oilflow")

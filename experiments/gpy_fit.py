@@ -2,7 +2,7 @@
 
 Run by the Python of GPy's own environment; needs NumPy and GPy, nothing of this project:
 
-    PYTHON mpigp/experiments/gpy_fit.py data.npz --latent Q --inducing M [--max-iter N] [--seed S]
+    PYTHON experiments/gpy_fit.py data.npz --latent Q --inducing M [--max-iter N] [--seed S]
 
 It starts from PCA: means of unit variance, S = 0.1, Z a random subset of the means, noise 1 % of the variance. The last
 line on standard output is a JSON object with `seconds` and `bound` (one per evaluation: those since the start, and the

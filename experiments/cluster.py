@@ -1,14 +1,8 @@
 """A simulated cluster: one process evaluates the bound as N nodes would, of which some fail.
 
 A node is a group of whole chunks of rows. Sums over chunks are integers, so to lose a node is to leave out its chunks.
-What the cluster makes of a node that failed is one of four ways:
-
-drop      its terms are left out of the sums of both rounds: F is that of the rows which answered (tutorial §5.2)
-rescale   so they are, and the sums of the others are scaled by n / n_alive
-stale     its last terms are used again
-recover   the others compute its chunks: nothing is lost (what `mpigp fit` does)
-
-The mu and S of a node that failed have a gradient of zero, unless its chunks are recovered.
+failures.py lists the four ways to treat a node that failed. Its mu and S have a gradient of zero, unless its chunks are
+recovered.
 """
 
 from __future__ import annotations

@@ -8,10 +8,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from benchmarks import machine
-from benchmarks.launch import RunFailed
+from benchmarks.support import machine
+from benchmarks.support.launch import RunFailed
 
 Record = dict[str, Any]
 
@@ -41,3 +42,16 @@ def parse_with_peers(parser: argparse.ArgumentParser) -> argparse.Namespace:
     if len(arguments.peer) != len(arguments.python):
         parser.error("give one --python PATH for each --peer NAME")
     return arguments
+
+
+def spread(values: Iterator[float]) -> dict[str, float]:
+    """Return the median, the least and the greatest."""
+    numbers = list(values)
+    return {"median": median(numbers), "least": min(numbers), "greatest": max(numbers)}
+
+
+def figure(values: dict[str, float], goal: float) -> str:
+    """Return a median with its range, marked if it is below the goal."""
+    middle, least, greatest = values["median"], values["least"], values["greatest"]
+    mark = "!" if middle < goal else " "
+    return f"{middle:6.2f}{mark} ({least:.2f} to {greatest:.2f}; asked {goal:g})"
