@@ -13,11 +13,11 @@ from mpigp.data.datasets import find
 from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
-from mpigp.report.contents import Report
 from mpigp.report.fitted import Fitted, read_fitted
 from mpigp.report.labels import Labels, find_labels, read_labels
 from mpigp.report.metrics import read_metrics
 from mpigp.report.page import render
+from mpigp.report.panels import Report, describe
 from mpigp.report.predictions import Predictions, predictions
 
 SUMMARY = "a page of figures and tables of a fitted model"
@@ -45,13 +45,14 @@ def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
         metrics = read_metrics(arguments.metrics, file) if arguments.metrics else None
         labels, predicted = compare(arguments, file, fitted) if arguments.data else (None, None)
     report = Report(fitted, labels, predicted, metrics)
+    drawn = describe(report)
     written = [arguments.output]
     with replacing(arguments.output) as temporary:
-        temporary.write_text(render(report), "utf-8")
+        temporary.write_text(render(report, drawn), "utf-8")
     if arguments.png:
-        from mpigp.report.pictures import draw
+        from mpigp.report.pictures import save
 
-        written += draw(report, Path(arguments.png))
+        written += save(drawn, Path(arguments.png))
     print("\n".join(written))
     return figures(report) | {"written": written}
 

@@ -17,7 +17,7 @@ from mpigp.report.thinning import Indices, blocks, thinned
 from mpigp.types import Floats
 
 GRID = 400  # points of a drawn function
-LEVELS = np.linspace(0.05, 0.95, 19)  # of the intervals whose coverage is counted
+LEVELS = np.linspace(0, 1, 21)  # of the intervals whose coverage is counted
 
 
 class Curve(NamedTuple):
@@ -64,7 +64,7 @@ def predictions(posterior: Posterior, data: DataSets) -> Predictions:
     X, truth = pick(data.X, rows), pick(data.Y, rows)
     mean, _, y_sd = predict(posterior, X)
     scaled = (truth - mean) / y_sd
-    widths = np.array([NormalDist().inv_cdf(0.5 + 0.5 * level) for level in LEVELS])
+    widths = np.array([NormalDist().inv_cdf(0.5 + 0.5 * level) for level in LEVELS[1:-1]])
     one = X.shape[1] == 1
     curve = None
     if one:
@@ -85,7 +85,7 @@ def predictions(posterior: Posterior, data: DataSets) -> Predictions:
         nlpd=(0.5 * np.log(2 * np.pi) + np.log(y_sd) + 0.5 * scaled**2).mean(axis=0),
         inside=(np.abs(scaled) <= 2).mean(axis=0),
         levels=LEVELS,
-        coverage=(np.abs(scaled).ravel() <= widths[:, None]).mean(axis=1),
+        coverage=np.array([0.0, *(np.abs(scaled).ravel() <= widths[:, None]).mean(axis=1), 1.0]),
         curve=curve,
     )
 
