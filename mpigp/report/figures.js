@@ -52,7 +52,7 @@ function ends(panel, which) {
     const bar = points.sd_x ? null : 2 * ([...sd].sort((a, b) => a - b)[sd.length >> 1] ?? 0); // there is room for most bars
     values.push(...column(points[which]).flatMap((value, k) => [value - (bar ?? sd[k] ?? 0), value + (bar ?? sd[k] ?? 0)]));
   }
-  let low = Infinity, high = -Infinity;
+  let low = axis.zero ? 0 : Infinity, high = -Infinity;
   for (const value of values) if (value !== null) { low = Math.min(low, value); high = Math.max(high, value); }
   if (low > high) return [0, 1];
   const margin = 0.02 * (high - low) || Math.abs(low) * 0.1 || 1;

@@ -1,9 +1,9 @@
 """Figures described once, as data: the page's script draws them as SVG, `pictures` as PNG files.
 
 A description names its numbers by paths into the data that it comes with: `learning.bound` is
-data["learning"]["bound"]. `@name` stands for the value of the page's control of that name, as in `latent.mu.@across`. In
-labels and hover texts `{path}` is a value, `{path:4}` a number of 4 digits, `{path:3%}` and `{path:3ms}` one in these units, and
-`{path|names}` the name at that place of a list of names. Only data hold text of users, never a description.
+data["learning"]["bound"]. `@name` stands for the value of the page's control of that name, as in `latent.mu.@across`.
+In labels and hover texts `{path}` is a value, `{path:4}` a number of 4 digits, `{path:3%}` and `{path:3ms}` one in
+these units, and `{path|names}` the name at that place of a list. Text of users is in the data, never in a description.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class Axis:
     range: tuple[float, float] | None = None
     scale: str | None = None  # log2 or log10
     ticks: Sequence[tuple[float, str]] | None = None
+    zero: bool = False  # whether the range of the data is extended to 0
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,7 @@ def learning(fitted: Fitted) -> Iterator[Panel]:
         ("gradient", "Norm of the gradient", "iteration", "gradient_norm", norm),
     ):
         line = Series(f"learning.{y}", f"learning.{x}")
-        yield Panel(name, caption, Axis(x), y_axis, hover, lines=[line], picture="learning")
+        yield Panel(name, caption, Axis(x, zero=x == "seconds"), y_axis, hover, lines=[line], picture="learning")
 
 
 def timing(fitted: Fitted) -> Panel:

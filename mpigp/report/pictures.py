@@ -57,16 +57,15 @@ def draw(figures: Figures, panels: list[Panel]) -> Figure:
 
 def set_axis(axes: Any, figures: Figures, axis: Axis, which: str) -> None:
     """Give a panel's x or y its label, scale, range and ticks."""
-    setting = {f"{which}label": figures.text(axis.label)}
+    getattr(axes, f"set_{which}label")(figures.text(axis.label))
     if axis.scale is not None:
         getattr(axes, f"set_{which}scale")("log", base=int(axis.scale.removeprefix("log")))
     if axis.ticks is not None:
         shown = axis.ticks[:: -(-len(axis.ticks) // TICKS)]
         getattr(axes, f"{which}axis").set_minor_locator(NullLocator())
         getattr(axes, f"set_{which}ticks")([value for value, _ in shown], [text for _, text in shown])
-    if axis.range is not None:
-        getattr(axes, f"set_{which}lim")(*axis.range)
-    axes.set(**setting)
+    if axis.range is not None or axis.zero:
+        getattr(axes, f"set_{which}lim")(axis.range or (0, None))
 
 
 def draw_lines(axes: Any, figures: Figures, panel: Panel) -> None:
