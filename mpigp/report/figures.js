@@ -271,7 +271,7 @@ function draw(holder, panel, hidden) {
     if (!best) return null;
     spot.setAttribute("cx", best[0]);
     spot.setAttribute("cy", best[1]);
-    return fill(panel.hover, best[2]);
+    return fill(panel.hover.join("\n"), best[2]);
   };
 }
 

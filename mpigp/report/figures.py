@@ -21,7 +21,7 @@ DIGITS = 5
 
 @dataclass(frozen=True)
 class Axis:
-    """label : with references.   range : that of the data by default.   ticks : values and texts, by default round values."""
+    """label : with references.   range : by default that of the data.   ticks : values and texts, or round ones."""
 
     label: str
     range: tuple[float, float] | None = None
@@ -66,7 +66,7 @@ class Panel:
     """A pair of axes with lines, stacked bars or points.
 
     name : of its element on the page;   picture : the PNG file, of one or more panels, that shows it (default: name)
-    hover : the text for the point, bar or place of the first line that the pointer is at
+    hover : the lines of text for the point, bar or place of the first line that the pointer is at
     shares : whether bars are shares of their sum;   marked : controls that choose the bars to highlight
     title : above the panel in a PNG file
     """
@@ -75,7 +75,7 @@ class Panel:
     caption: str
     x: Axis
     y: Axis
-    hover: str
+    hover: Sequence[str]
     lines: Sequence[Series] = ()
     bars: Sequence[Series] = ()
     points: Points | None = None
