@@ -72,15 +72,14 @@ function add(parent, name, attributes = {}, words = null) {
 
 /** The names of a panel's lines, bars or groups of points; where they toggle, `hidden` has the groups that do not show. */
 function legend(figure, { lines, bars, points }, hidden, redraw) {
-  const named = points ? points.names?.map((name, k) => ({ name, color: points.colors[k] })) : (lines ?? bars).filter(({ name }) => name);
-  if (!named?.length) return;
-  const box = add(figure, "div", { class: "legend" }), shape = points ? "" : lines ? "rule" : "square";
+  const named = points ? (points.names ?? []).map((name, k) => ({ name, color: points.colors[k] })) : (lines ?? bars).filter(({ name }) => name);
+  if (!named.length) return;
+  const box = add(figure, "div", { class: "legend" }), shape = points ? "" : lines ? "rule" : "square", toggle = points?.toggle;
   named.forEach(({ name, color }, index) => {
-    const entry = add(box, points?.toggle ? "button" : "span", points?.toggle ? { type: "button", "aria-pressed": "true" } : {});
-    const mark = add(entry, "i", { class: shape });
-    mark.style.background = mark.style.borderColor = color;
+    const entry = add(box, toggle ? "button" : "span", toggle ? { type: "button", "aria-pressed": "true" } : {});
+    add(entry, "i", { class: shape, style: `background:${color};border-color:${color}` });
     entry.append(name);
-    if (!points?.toggle) return;
+    if (!toggle) return;
     entry.addEventListener("click", () => { // the first click shows one group alone; others join or leave it
       if (!hidden.size) named.forEach((_, k) => { if (k !== index) hidden.add(k); });
       else if (!hidden.delete(index)) hidden.add(index);
