@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import h5py
@@ -14,16 +14,17 @@ from mpigp.data.hdf5 import dataset
 from mpigp.estimators.estimator import EXPECTED, Data, Estimator, Floats, for_each_output
 from mpigp.estimators.learned import FittedModel
 from mpigp.estimators.sources import over_rows
-from mpigp.fit.setup import Options
+from mpigp.fit.options import Options
 from mpigp.gp.embedding import Candidates, Embedding, candidates, embed, reconstruct
-from mpigp.types import Comm
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """The Bayesian Gaussian process latent variable model (Titsias and Lawrence 2010): nonlinear, probabilistic PCA.
 
-    Every rank calls every method with the same whole array, or h5py dataset, and works on its own rows; results are
-    whole, on every rank, and the same bits on any number of them.
+    Every rank calls every method with the same whole array, or h5py dataset, and works on its own rows; every rank gets
+    the whole result, with the same bits on any number of ranks. Under an MPI with fault tolerance (`mpiexec --with-ft
+    ulfm`) `fit` goes on when ranks fail, and later calls use the ranks that are left.
 
     Parameters
     ----------
@@ -34,6 +35,7 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
     optimizer, max_iter, tolerance, gradient_tolerance, hold : as in SparseGPRegression
     fixed : names of parameters to hold: "Z", "alpha", "variance", "beta", "mu", "S"
     placement, restarts, standardize, jitter, random_state, threads, verbose, comm : as in SparseGPRegression
+    checkpoint, checkpoint_every, resume, metrics, callback : as in SparseGPRegression
 
     Attributes
     ----------
@@ -60,46 +62,8 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
 
     _model = "gplvm"
 
-    def __init__(
-        self,
-        inducing: int = 50,
-        *,
-        latent: int = 2,
-        init: str = Options.init,
-        kernel: str = Options.kernel,
-        optimizer: str = Options.optimizer,
-        max_iter: int = Options.max_iter,
-        tolerance: float = Options.tolerance,
-        gradient_tolerance: float = Options.gradient_tolerance,
-        hold: int = Options.hold,
-        fixed: Sequence[str] = (),
-        placement: str = Options.placement,
-        restarts: int = Options.restarts,
-        standardize: str = Options.standardize,
-        jitter: float = Options.jitter,
-        random_state: Any = Options.seed,
-        threads: int | None = None,
-        verbose: int = 0,
-        comm: Comm | None = None,
-    ) -> None:
-        self.inducing = inducing
-        self.latent = latent
-        self.init = init
-        self.kernel = kernel
-        self.optimizer = optimizer
-        self.max_iter = max_iter
-        self.tolerance = tolerance
-        self.gradient_tolerance = gradient_tolerance
-        self.hold = hold
-        self.fixed = fixed
-        self.placement = placement
-        self.restarts = restarts
-        self.standardize = standardize
-        self.jitter = jitter
-        self.random_state = random_state
-        self.threads = threads
-        self.verbose = verbose
-        self.comm = comm
+    latent: int = 2
+    init: str = Options.init
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -169,7 +133,7 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
         return (mean, np.sqrt(for_each_output(variance, mean))) if return_std else mean
 
     def score_samples(self, X: Data) -> Floats:
-        """Return the lower bound (n,) of the log density of each row X (n, d), in nats and standardised units.
+        """Return the lower bound (n,) of the log density of each row X (n, d), in nats and standardized units.
 
         It is given what was learned; NaN entries are missing.
         """
