@@ -18,9 +18,9 @@ from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import GPLVM, Adjoints, Inducing, Statistics
 from mpigp.mpi.evaluator import Evaluator, Master
 from mpigp.mpi.rows import Rows
-from mpigp.numerics.reproducible_sum import from_one_word, from_two_words
+from mpigp.numerics.reproducible_sum import from_accumulators
 from mpigp.numerics.threads import Part
-from mpigp.types import Comm, Floats, Words
+from mpigp.types import Comm, Floats, Integers
 
 WAYS = ("drop", "rescale", "stale", "recover")
 
@@ -44,8 +44,8 @@ class Message(NamedTuple):
     inducing: Inducing
     weights: Adjoints
     scale: Floats
-    first: Words
-    second: Words
+    first: Integers
+    second: Integers
 
 
 class Cluster(Evaluator):
@@ -66,7 +66,7 @@ class Cluster(Evaluator):
         self.dead: frozenset[int] = frozenset()
         self._sent: dict[int, Message] = {}  # the last of each node; kept where it may be used again
         self._terms: dict[int, Terms] = {}  # the same, read when it is
-        self._words: list[dict[int, Words]] = [{}, {}]  # of the last evaluation, by round and by node
+        self._words: list[dict[int, Integers]] = [{}, {}]  # of the last evaluation, by round and by node
         self._scale = np.empty(0)  # of the words of its second round
 
     @property
@@ -107,10 +107,10 @@ class Cluster(Evaluator):
             for chunk in range(self.borders[node], self.borders[node + 1]):
                 yield node, chunk, chunk + 1
 
-    def _sum_nodes(self, round_: int, work: Callable[[Part], int], scale: Floats, words_each: int) -> Words:
+    def _sum_nodes(self, round_: int, work: Callable[[Part], int], scale: Floats, words_each: int) -> Integers:
         """Return the words of a round, summed over the nodes that are not lost; keep each piece's own."""
         total = np.zeros(words_each * len(scale) + 1, np.int64)
-        kept: dict[int, Words] = {}
+        kept: dict[int, Integers] = {}
         for node, start, stop in self._pieces():
 
             def piece(part: Part, start: int = start) -> int:
@@ -121,12 +121,12 @@ class Cluster(Evaluator):
         self._words[round_] = kept
         return total
 
-    def _sum_statistics(self, inducing: Inducing) -> Words:
+    def _sum_statistics(self, inducing: Inducing) -> Integers:
         return self._sum_nodes(
             0, lambda part: self.model.add_statistics(inducing, self.whole, part), self.statistics_scale, 1
         )
 
-    def _sum_gradient(self, inducing: Inducing, weights: Adjoints, scale: Floats) -> Words:
+    def _sum_gradient(self, inducing: Inducing, weights: Adjoints, scale: Floats) -> Integers:
         self._scale = scale
         words = self._sum_nodes(1, lambda part: self.model.add_gradient(inducing, self.whole, weights, part), scale, 2)
         for gradient in self.rows.gradients.values():
@@ -136,7 +136,7 @@ class Cluster(Evaluator):
                 gradient[self.node_rows(node)] = 0.0
         return words
 
-    def _summary(self, inducing: Inducing, words: Words) -> tuple[Statistics, Sequence[Group]]:
+    def _summary(self, inducing: Inducing, words: Integers) -> tuple[Statistics, Sequence[Group]]:
         summary, groups = super()._summary(inducing, words)
         if not self.lost:
             return summary, groups
@@ -187,8 +187,8 @@ class Cluster(Evaluator):
         inducing, weights = message.inducing, message.weights
         m, q = inducing.Z.shape
         order = inducing.whitening.order
-        first = from_one_word(message.first[:-1], self.statistics_scale)
-        second = from_two_words(message.second[:-1], message.scale)
+        first = from_accumulators(message.first[:-1], self.statistics_scale)
+        second = from_accumulators(message.second[:-1], message.scale)
         pairs = m * (m + 1) // 2
         scaled = _symmetric(first[:pairs], m)  # Ψ2 / K^½
         by_pairs = _symmetric(weights.matrix[:, 0], m)  # as in GPLVM.gram_weights: ∂F/∂Ψ2 ∘ K^½, its diagonal halved

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
+from mpigp.data.hdf5 import plain
 from mpigp.errors import InputError
+from mpigp.files import model_file
 
 BLOCK = 2**20  # numbers in memory at a time
 
@@ -33,7 +34,7 @@ def describe(path: Path, summary: bool = True) -> dict[str, Any]:
             kind = kind_of(file)
             result: dict[str, Any] = {"file": str(path), "kind": kind, "rows": row_count(file)}
             if kind == "model":
-                result["parameters"] = parameters(file)
+                result["parameters"] = model_file.summary(file)
             result["attributes"] = {name: plain(value) for name, value in file.attrs.items()}
             result["datasets"] = {item.name: dataset_of(item, summary) for item in found}
             return result
@@ -44,11 +45,11 @@ def describe(path: Path, summary: bool = True) -> dict[str, Any]:
 
 def kind_of(file: h5py.File) -> str:
     """`model`, `gradients`, `result` (of predict, reconstruct or embed), `data`, or `other`."""
-    if plain(file.attrs.get("format")) == "mpigp-model":
+    if plain(file.attrs.get("format")) == model_file.FORMAT:
         return "model"
     if "gradient" in file and "bound" in file:
         return "gradients"
-    if "latent/mu" in file or ("mean" in file and "variance" in file):
+    if model_file.MU in file or ("mean" in file and "variance" in file):
         return "result"
     return "data" if "Y" in file or "X" in file else "other"
 
@@ -57,24 +58,10 @@ def row_count(file: h5py.File) -> int | None:
     """Rows of the data that a file holds or was made of, None where it does not tell."""
     if "n" in file.attrs:
         return int(file.attrs["n"])
-    for name in ("Y", "X", "mean", "latent/mu"):
+    for name in ("Y", "X", "mean", model_file.MU):
         if isinstance(file.get(name), h5py.Dataset) and file[name].ndim:
             return len(file[name])
     return None
-
-
-def parameters(file: h5py.File) -> dict[str, Any]:
-    """What a model has learnt, as far as the file has it."""
-    result = {"model": plain(file.attrs["model"])} if "model" in file.attrs else {}
-    if "Z" in file and file["Z"].ndim == 2:
-        result["m"], result["q"] = file["Z"].shape
-    for name, place in (("beta", "beta"), ("variance", "kernel/variance"), ("alpha", "kernel/alpha")):
-        if place in file:
-            result[name] = plain(file[place][()])
-    if "trace/bound" in file and len(file["trace/bound"]):
-        result["bound"] = plain(file["trace/bound"][-1])
-        result["iterations"] = len(file["trace/bound"])
-    return result
 
 
 def dataset_of(dataset: h5py.Dataset, summary: bool) -> dict[str, Any]:
@@ -107,18 +94,3 @@ def summarise(dataset: h5py.Dataset) -> dict[str, Any]:
     if finite:
         result = {"min": low, "mean": total / finite, "max": high}
     return result | {"nan": nan, "infinite": dataset.size - finite - nan}
-
-
-def plain(value: Any) -> Any:
-    """An HDF5 value as Python's own numbers, text and lists."""
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    if isinstance(value, np.ndarray):
-        return [plain(item) for item in value.tolist()] if value.ndim else plain(value.item())
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)  # JSON has no such number
-    return value if isinstance(value, int | float | str) else str(value)
