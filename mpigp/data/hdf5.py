@@ -1,4 +1,4 @@
-"""HDF5 files read with care: what is missing, misshapen or no number is an InputError that says where."""
+"""Checked reading of HDF5 files: an InputError says which dataset is missing, has the wrong shape or holds NaN."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def reading(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
 
 @contextmanager
 def h5py_errors(where: str) -> Iterator[None]:
-    """Turn what h5py says about damage into an input error that says where."""
+    """Turn the errors that h5py raises on a damaged file into an InputError that names the place."""
     try:
         yield
     except InputError:
