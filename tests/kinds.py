@@ -24,7 +24,6 @@ STRONG = "--ranks 1,2,4,8,16 --rounds 3 --repeat 7 -o"
 EXPERIMENT = "python run.py --ranks 2 experiment"
 LONG = {
     f"{FEATURES} --peer gpytorch --python $GPYTORCH_PYTHON": 600,
-    "python -m benchmarks.evaluate": 900,
     f"{EVALUATE} --peer gpflow --python $GPFLOW_PYTHON": 3600,
     "python -m benchmarks.scaling --studies rows --rounds 3": 1800,
     "python -m benchmarks.scaling": 3600,

@@ -175,7 +175,7 @@ def test_blocks_that_need_slurm_say_so(page: Path) -> None:
 
 
 def quoted() -> list[str]:
-    """Return what pages quote of the program's words within sentences: its errors, and what diagnosing-fits.md says it prints."""
+    """Return what pages quote of the program: errors within sentences, and the messages of diagnosing-fits.md."""
     errors = [text for page in PAGES for text in re.findall(r"`(mpigp: [^`]+)`", prose(page))]
     return errors + re.findall(r"^\| `([^`]+)` \|", prose(ROOT / "docs" / "diagnosing-fits.md"), re.MULTILINE)
 
