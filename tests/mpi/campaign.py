@@ -1,6 +1,6 @@
 """A fault campaign: fits whose ranks are killed at random moments must end as if nothing had happened, bit for bit.
 
-    python tests/mpi/campaign.py --runs 100 [--seed S] [--phases PHASE ...]
+    python -m tests.mpi.campaign --runs 100 [--seed S] [--phases PHASE ...]
 
 Each run has 4 to 6 ranks, of which 1 to 3 are killed with SIGKILL, in each phase in turn: while they start, initialise,
 iterate, write a checkpoint, recover or end, several at once, the master, and the launcher with all of them.
@@ -25,11 +25,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-
-from fits import differences, fit  # noqa: E402
-from inputs import Inputs, write_inputs  # noqa: E402
-from launching import ROOT, end_session, run  # noqa: E402
+from tests.support.fits import differences, fit
+from tests.support.inputs import Inputs, write_inputs
+from tests.support.launching import ROOT, end_session, run
 
 LIMIT = 120  # seconds of a run: several times what the slowest takes on a busy machine
 ITERATIONS = 40

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from campaign import SETTINGS, killed, undisturbed
-from fits import differences, fit
-from inputs import write_inputs
-from launching import ROOT, mpi_version, start
 
 from mpigp.launch.mpiexec import flags
+from tests.mpi.campaign import SETTINGS, killed, undisturbed
+from tests.support.fits import differences, fit
+from tests.support.inputs import write_inputs
+from tests.support.launching import ROOT, mpi_version, start
 
 LIMIT = 10  # seconds from a death to the end of the job
 LONG = 100_000  # iterations: more than are made before the kill

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from inputs import write_inputs
-from launching import Outcome, mpiexec
 
 from mpigp import native
 from mpigp.launch.mpiexec import without_banners
+from tests.support.inputs import write_inputs
+from tests.support.launching import Outcome, mpiexec
 
 LIMIT = 10  # seconds: the promise; a start alone takes 2 to 4
 

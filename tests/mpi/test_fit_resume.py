@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 import h5py
 import pytest
-from fits import OPTIMIZERS, differences, fit
-from inputs import MODELS, Inputs, write_inputs
-from launching import KILL, LAUNCHERS, ROOT, Outcome, end_session, mpi_version, run, several
-from test_same_bits import contents
 
 from mpigp.launch.mpiexec import find_mpiexec, flags
 from mpigp.mpi.communicator import launched_rank
+from tests.mpi.test_same_bits import contents
+from tests.support.fits import OPTIMIZERS, differences, fit
+from tests.support.inputs import MODELS, Inputs, write_inputs
+from tests.support.launching import KILL, LAUNCHERS, ROOT, Outcome, end_session, mpi_version, run, several
 
 N, M, Q, D = 700, 8, 2, 3
 ITERATIONS, HOLD = 60, 15

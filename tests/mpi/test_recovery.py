@@ -6,10 +6,11 @@ import signal
 from pathlib import Path
 
 import pytest
-from campaign import PHASES, SETTINGS, campaign, killed, undisturbed
-from fits import differences, fit
-from inputs import write_inputs
-from launching import mpiexec, run
+
+from tests.mpi.campaign import PHASES, SETTINGS, campaign, killed, undisturbed
+from tests.support.fits import differences, fit
+from tests.support.inputs import write_inputs
+from tests.support.launching import mpiexec, run
 
 LONG = 100_000  # iterations: more than are made before the kill
 

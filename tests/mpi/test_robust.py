@@ -9,9 +9,20 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from inputs import Inputs, change, damage, middle_of_chunk, replace, write_inputs
-from launching import ROOT, at_once, mpiexec, run
-from refusals import LIMIT, Case, Cases, Refused, Setting, assert_case_refused, assert_refused, state, tried
+
+from tests.support.inputs import Inputs, change, damage, middle_of_chunk, replace, write_inputs
+from tests.support.launching import ROOT, at_once, mpiexec, run
+from tests.support.refusals import (
+    LIMIT,
+    Case,
+    Cases,
+    Refused,
+    Setting,
+    assert_case_refused,
+    assert_refused,
+    state,
+    tried,
+)
 
 N, M, Q, D = 1009, 5, 2, 3  # 16 chunks: with three ranks, rows 0 to 319, 320 to 639, and from 640
 CASES = Cases()

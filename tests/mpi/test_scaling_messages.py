@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from inputs import write_inputs
-from launching import LAUNCHERS, ROOT, end_marked, marked, run
-from test_resources import message_lengths
 
 from mpigp.chunks import share
 from mpigp.mpi.timers import PHASES
+from tests.mpi.test_resources import message_lengths
+from tests.support.inputs import write_inputs
+from tests.support.launching import LAUNCHERS, ROOT, end_marked, marked, run
 
 M, Q, D = 20, 3, 2
 COUNTS = (1, 2, 4, 8, 16)

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from launching import LAUNCHERS, end_marked, start
+from tests.support.launching import LAUNCHERS, end_marked, start
 
 NODES, CPUS = 4, 4
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol", "setpriv")

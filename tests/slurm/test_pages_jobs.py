@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from cluster import Cluster
-from kinds import of_kind
-from pages import Block, checkout, run_block
 
-COMMANDS = of_kind("slurm")
+from tests.slurm.cluster import Cluster
+from tests.support.pages import Block, checkout, run_block, tagged
+
+COMMANDS = tagged("sh slurm")
 
 
 @pytest.mark.parametrize(("page", "command"), COMMANDS.values(), ids=list(COMMANDS))

@@ -15,11 +15,12 @@ from typing import NamedTuple
 
 import h5py
 import pytest
-from cluster import Cluster, Job, wait_until
-from fits import differences
-from inputs import write_inputs
-from launching import ROOT, run, start
-from test_same_bits import contents
+
+from tests.mpi.test_same_bits import contents
+from tests.slurm.cluster import Cluster, Job, wait_until
+from tests.support.fits import differences
+from tests.support.inputs import write_inputs
+from tests.support.launching import ROOT, run, start
 
 SCRIPTS = ROOT / "slurm"
 SEEDS = (1, 2, 3)
