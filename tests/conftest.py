@@ -67,6 +67,15 @@ def temporary_files_of_all() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def shared_cores() -> Iterator[None]:
+    """Have the ranks of Open MPI share the cores with tests beside: not bound to the first ones, and idle in waiting."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMPI_MCA_mpi_yield_when_idle", "1")
+        patch.setenv("PRTE_MCA_hwloc_default_binding_policy", "none")
+        yield
+
+
 @pytest.fixture(autouse=True)
 def temporary_files_of_each() -> Iterator[None]:
     with temporary_files():

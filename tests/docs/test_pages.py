@@ -1,4 +1,4 @@
-"""Every command in a fence of the README and the documentation, run as it stands there; tests/support/pages.py has the tags."""
+"""Every command in a fence of a page, run as it stands there; tests/support/pages.py explains the tags."""
 
 from __future__ import annotations
 

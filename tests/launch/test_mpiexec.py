@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -170,10 +169,9 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_a_launcher_that_starts_nothing_is_ended(handlers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "START", 0.5)
-    job, began = Job(["sleep", "60"]), time.monotonic()
+    job = Job(["sleep", "3600"])
     assert job.run() == 128 + signal.SIGTERM
     assert job.died and not job.began
-    assert time.monotonic() - began < 30
 
 
 def test_ranks_of_a_scheduled_job_may_be_elsewhere(handlers: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,8 +240,6 @@ def test_a_second_interrupt_ends_a_launcher_that_did_not_hear_the_first(handlers
         "for _ in range(2):\n"
         "    time.sleep(1)\n"
         "    os.kill(os.getppid(), signal.SIGINT)\n"
-        "time.sleep(60)\n"
+        "time.sleep(3600)\n"
     )
-    job, began = Job([sys.executable, "-c", script]), time.monotonic()
-    assert job.run() == 128 + signal.SIGTERM
-    assert time.monotonic() - began < 30
+    assert Job([sys.executable, "-c", script]).run() == 128 + signal.SIGTERM

@@ -181,7 +181,7 @@ def told(folder: Path, name: str) -> list[str]:
 )
 def test_each_mpi_gets_its_flags(name: str, mpi: str, expected: str, tmp_path: Path) -> None:
     with script(name, tmp_path, mpi, "exit 0") as process:
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
     assert process.returncode == 0
     assert told(tmp_path, "mpiexec") == [f"{expected} d.h5 -o m-8.h5"]
 
@@ -191,7 +191,7 @@ def test_each_mpi_gets_its_flags(name: str, mpi: str, expected: str, tmp_path: P
 )  # done, bad input, stopped, died, killed
 def test_each_end_of_a_fit(code: int, starts: int, requeues: int, tmp_path: Path) -> None:
     with script("fit-requeue", tmp_path, OPEN_MPI, f"touch m-8.h5; exit {code}") as process:
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
     assert process.returncode == code
     calls = told(tmp_path, "mpiexec")
     assert len(calls) == starts
@@ -209,7 +209,7 @@ def test_a_signal_reaches_the_ranks_and_the_script_waits(
         assert process.stderr is not None
         assert process.stderr.readline() == "up\n"
         process.send_signal(number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
     assert process.returncode == code
     assert len(told(tmp_path, "mpiexec")) == 1
     assert told(tmp_path, "scontrol") == ["requeue 42"] * requeues

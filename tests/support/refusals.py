@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from tests.support.launching import Outcome, several
 
-LIMIT = 10  # seconds: the promise; a start alone takes 1 to 4
-
 
 class Case(NamedTuple):
     """What is done to good files, and what the line about it must hold; {NAME} stands for one of the files."""
@@ -74,15 +72,13 @@ def assert_case_refused(case: Case, refused: Refused) -> None:
     assert_refused(outcomes[0], *made.expected(case))
     for outcome in outcomes[1:]:
         assert outcome.code in (0, 2)  # 0 where the launcher needs but one to fail
-        assert outcome.seconds < LIMIT
         assert outcome.stdout + outcome.stderr == ""
     assert after == before
 
 
 def assert_refused(outcome: Outcome, *said: str) -> None:
-    """Assert that a run ended as bad input must: soon, with code 2, and one line that says all this."""
+    """Assert that a run ended as bad input must: with code 2, and one line that says all this."""
     assert outcome.code == 2, (outcome.code, outcome.stdout, outcome.stderr)
-    assert outcome.seconds < LIMIT
     assert outcome.stdout == ""
     (line,) = outcome.stderr.splitlines()
     assert line.startswith("mpigp: ")
