@@ -51,6 +51,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Leave out the second word of a fence, which is for the tests (`sh long=600`)."""
+    return re.sub(r"^(```\w+) .*$", r"\1", markdown, flags=re.MULTILINE)
+
+
 def commands() -> Iterator[str]:
     """Yield the reference of the commands, from their parsers."""
     os.environ["COLUMNS"] = "110"  # of argparse's usage

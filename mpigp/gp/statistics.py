@@ -26,7 +26,7 @@ from mpigp.types import Floats, Words
 
 MAX_COND_UNWHITENED_GRADIENT = 2e8
 """Up to this product of signal-to-noise ratio and condition number, regression's gradients may be taken straight from
-K_mn: rounding moves them by some 1e-15 of the product (measured: tests/test_accuracy.py)."""
+K_mn: rounding moves them by some 1e-15 of the product (measured: tests/gp/test_accuracy.py)."""
 
 MAX_COND_UNWHITENED_STATISTICS = 5e4
 """Up to this one, of the condition number alone too, its statistics: rounding moves the bound by some 1e-20 of its

@@ -9,13 +9,13 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from fits import fit
-from inputs import MODELS, write_inputs
-from launching import several
 
 import mpigp
 from mpigp.chunks import share
 from mpigp.mpi.timers import PHASES
+from tests.support.fits import fit
+from tests.support.inputs import MODELS, write_inputs
+from tests.support.launching import several
 
 N, RANKS = 277, 3
 

@@ -15,12 +15,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from launching import LAUNCHERS, end_marked, start
+from tests.support.launching import LAUNCHERS, end_marked, start
 
 NODES, CPUS = 4, 4
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol", "setpriv")
 SBIN = "/usr/sbin:/sbin"  # where the daemons are
-UP = 60  # seconds for the daemons to come up
+UP = 300  # seconds for the daemons to come up
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL")
 # A requeued job waits until its credential has expired, and it is the scheduler's turn: here, a few seconds. A job that
 # has ended is told of for an hour.
