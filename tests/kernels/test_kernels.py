@@ -371,4 +371,4 @@ def test_an_instance_serves_as_a_kernel_too(folder: Path) -> None:
     (folder / "made.py").write_text("from gaussian import Gaussian\n\nours = Gaussian()\n")
     assert isinstance(find("made:ours"), LatentKernel)
     with pytest.raises(InputError, match="missing 1 required positional argument"):
-        find("test_kernels:Wrong")  # its class asks for an argument
+        find(f"{__name__}:Wrong")  # its class asks for an argument
