@@ -1,7 +1,7 @@
 """Fit estimators as a script does while ranks are killed: `faulty_script.py FOLDER VICTIM AT`, under mpiexec.
 
-VICTIM is a rank, `all`, or `none`; AT is the iteration at whose end it is killed. Every rank that reaches the end writes
-its results to FOLDER/RANK.npz.
+VICTIM is a rank, `all`, or `none`; AT is the iteration at whose end it is killed. Every rank that reaches the end
+writes its results to FOLDER/RANK.npz.
 """
 
 import os
