@@ -11,7 +11,7 @@ import pytest
 
 from mpigp.cli import execute
 from mpigp.commands.fit import interval
-from mpigp.fit.loop import TRIAL
+from mpigp.fit.setup import TRIAL
 from tests.support.inputs import Inputs, write_inputs
 
 ITERATIONS = 5 + TRIAL

@@ -13,7 +13,7 @@ from tests.support.fits import OPTIMIZERS, Case, Made, differences, fit, made
 from tests.support.inputs import MODELS, write_inputs
 
 N, M, Q, D = 277, 7, 2, 3  # a prime: nothing divides it; five chunks
-ITERATIONS, HOLD = 50, 10
+ITERATIONS, HOLD = 30, 10
 DECOMPOSITIONS = [(2, 1), (3, 1), (5, 1), (2, 2)]  # ranks, threads
 
 
