@@ -69,10 +69,9 @@ def temporary_files_of_all() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def shared_cores() -> Iterator[None]:
-    """Have the ranks of Open MPI share the cores with tests beside: not bound to the first, and idle in waiting."""
+    """Have the ranks of Open MPI share the cores with tests beside: those that wait are idle."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMPI_MCA_mpi_yield_when_idle", "1")
-        patch.setenv("PRTE_MCA_hwloc_default_binding_policy", "none")
         yield
 
 

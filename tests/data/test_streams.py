@@ -87,7 +87,7 @@ def test_the_next_block_is_read_while_one_is_in_use(file: h5py.File) -> None:
     stream.read = read  # type: ignore[method-assign]
     given = blocks(stream)
     next(given)
-    assert second.wait(10)
+    assert second.wait(300)
     assert [first for first, _ in reads] == [0, 3 * CHUNK]  # and none beyond: two blocks are what fits
     assert threading.main_thread() not in [thread for _, thread in reads]
     given.close()

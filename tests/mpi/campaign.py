@@ -41,6 +41,15 @@ RECOVERED = re.compile(r"recovered in ([0-9.]+) s: going on from (.*), at iterat
 AGAIN = re.compile("starting (it|them) again")
 
 
+class Case(NamedTuple):
+    """What a run fits, the model of a fit in which nobody died, and the folder that both are in."""
+
+    inputs: Inputs
+    model: str
+    undisturbed: Path
+    folder: Path
+
+
 class Result(NamedTuple):
     """How a run ended.
 
@@ -213,9 +222,9 @@ def strike(each: Run, phase: str, ranks: int, chance: random.Random) -> int:
     return done
 
 
-def one(inputs: Inputs, model: str, undisturbed: Path, folder: Path, phase: str, chance: random.Random) -> Result:
+def one(case: Case, phase: str, ranks: int, chance: random.Random) -> Result:
     """Make one run, and kill ranks of it."""
-    ranks = chance.choice([4, 5, 6])
+    inputs, model, undisturbed, folder = case
     often = phase == "checkpoint" or chance.random() < 0.6
     checkpoints = ["--checkpoint-every", 1 if phase == "checkpoint" else chance.choice([1, 5])] if often else []
     each, done, code = Run(inputs, model, folder, ranks, *checkpoints), 0, 0
@@ -238,8 +247,10 @@ def one(inputs: Inputs, model: str, undisturbed: Path, folder: Path, phase: str,
     return Result(phase, ranks, done, len(found), fallbacks, len(AGAIN.findall(each.said)), lost, seconds, fault)
 
 
-def campaign(folder: Path, runs: int, seed: int = 0, phases: Sequence[str] = PHASES) -> list[Result]:
-    """Make the runs, over the phases and both models in turn, and return how each ended."""
+def campaign(
+    folder: Path, runs: int, seed: int = 0, phases: Sequence[str] = PHASES, sizes: Sequence[int] = (4, 5, 6)
+) -> list[Result]:
+    """Make the runs, over the phases and both models in turn, each of some size; return how each ended."""
     chance, results = random.Random(seed), []
     cases = []
     for model in ("gplvm", "regression"):
@@ -248,11 +259,11 @@ def campaign(folder: Path, runs: int, seed: int = 0, phases: Sequence[str] = PHA
         inputs, undisturbed = write_inputs(place, model, 700, 7, 2, 3), place / "undisturbed.h5"
         outcome = run(None, *fit(inputs, undisturbed, model, *SETTINGS))
         assert outcome.code == 0, outcome
-        cases.append((inputs, model, undisturbed, place))
+        cases.append(Case(inputs, model, undisturbed, place))
     for number in range(runs):
         result = None
         while result is None or not (result.kills or result.fault):  # one that ended before its moment shows nothing
-            result = one(*cases[number % 2], phases[number % len(phases)], chance)
+            result = one(cases[number % 2], phases[number % len(phases)], chance.choice(sizes), chance)
         results.append(result)
         print(f"run {number + 1}: {results[-1]}", flush=True)
     return results
