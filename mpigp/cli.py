@@ -19,7 +19,7 @@ from mpigp.mpi.communicator import default_threads, launched_rank, say, world
 from mpigp.mpi.ulfm import can_survive
 
 COMMANDS = ("fit", "evaluate", "predict", "embed", "reconstruct", "report", "synth", "convert", "info", "demo",
-            "experiment", "scaling", "slurm")  # fmt: skip
+            "scaling", "slurm")  # fmt: skip
 
 RESTARTS = 3  # of a job that died as a whole
 

@@ -13,7 +13,6 @@ from typing import Any
 import h5py
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from mpigp.data import synth
@@ -59,8 +58,7 @@ def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
         attributes = {"/": {"alpha": synth.relevance(options["inputs"])}}
     attributes["/"] |= {"source": f"mpigp synth {arguments.kind}", "seed": seed, **options}
 
-    with threadpool_limits(limits=1, user_api="blas"):  # the same bits on any number of cores
-        shapes = write(Path(arguments.output), rows, make, np.dtype(arguments.dtype), attributes)
+    shapes = write(Path(arguments.output), rows, make, np.dtype(arguments.dtype), attributes)
     held = ", ".join(name + (f" ({shape[1]})" if len(shape) > 1 else "") for name, shape in shapes.items())
     print(f"{arguments.output}: {rows} rows of {held}")
     figures = {"file": arguments.output, "kind": arguments.kind, "rows": rows, "seed": seed}

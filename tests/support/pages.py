@@ -32,17 +32,8 @@ RUN = ("sh", "python", "sh refused")
 FENCE = re.compile(r"sh(?: refused| long=\d+| install| slurm| ci)?|python|text|formula")
 NUMBER = re.compile(r"[-−]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 LIMIT = 600  # seconds of a block: only a hang meets it
-LINKED = (
-    "benchmarks",
-    "docs",
-    "experiments",
-    "mkdocs.yml",
-    "recipes",
-    "slurm",
-    "tests",
-    "run.py",
-    "README.md",
-)  # of a checkout
+# Of a checkout.
+LINKED = ("benchmarks", "docs", "experiments", "mkdocs.yml", "recipes", "slurm", "tests", "run.py", "README.md")
 DATA = ROOT.parent / "shared"  # beside the repository; not everywhere
 # Plain `mpiexec -n N` as a page shows it must not mind that a test runs as root, or on few cores.
 ANYWHERE = {
