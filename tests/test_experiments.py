@@ -27,8 +27,8 @@ from mpigp.commands import experiment as command
 from mpigp.experiments import peer
 from mpigp.experiments.flights import Rows, beside
 from mpigp.experiments.source import Source
-from mpigp.mpi.communicator import SIZE_VARIABLES
 from mpigp.mpi.fingerprint import fingerprint
+from mpigp.mpi.processes import SIZE_VARIABLES
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

@@ -15,7 +15,6 @@ from mpigp.data.tables import FORMATS, open_table
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
 
-SUMMARY = "a data file from CSV, NPY, NPZ or Parquet, of any size"
 PARALLEL = False
 
 

@@ -19,7 +19,6 @@ from mpigp.errors import InputError
 from mpigp.launch.fault_injection import FaultInjector
 from mpigp.launch.mpiexec import find_mpiexec, launch, mpi_version, outlives
 
-SUMMARY = "a tour: oil-flow data, a GPLVM of them on two ranks of which one is killed, and a report"
 PARALLEL = False
 
 VICTIM, MOMENT = 1, 100  # the rank to kill, and after which iteration

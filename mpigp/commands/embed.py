@@ -16,7 +16,6 @@ from mpigp.gp.posterior import Posterior
 from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.types import Comm, Floats
 
-SUMMARY = "find latent points for new rows (GPLVM)"
 PARALLEL = True
 
 

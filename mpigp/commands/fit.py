@@ -14,7 +14,7 @@ import numpy as np
 
 from mpigp.data.datasets import find
 from mpigp.data.hdf5 import reading
-from mpigp.errors import InputError
+from mpigp.errors import BAD_INPUT, STOPPED, InputError
 from mpigp.files.atomic import Stamp, check_writable, discard_parts, stamp
 from mpigp.files.provenance import provenance
 from mpigp.fit import checkpoint
@@ -26,15 +26,14 @@ from mpigp.fit.progress import Progress, keep_records, output
 from mpigp.fit.setup import CHOICES, Options, PreparedFit, prepare
 from mpigp.fit.stopping import StopRequests
 from mpigp.gp.parameters import effective_dimensions
-from mpigp.launch.mpiexec import BAD_INPUT, STOPPED
 from mpigp.mpi import memory
-from mpigp.mpi.communicator import peak_memory, raise_on_all_ranks, say
+from mpigp.mpi.communicator import peak_memory, raise_on_all_ranks
 from mpigp.mpi.heartbeat import Heartbeat
 from mpigp.mpi.missing import EmptyColumn
-from mpigp.mpi.ulfm import can_survive, confirm, is_failure, survivors
+from mpigp.mpi.processes import can_survive, say
+from mpigp.mpi.ulfm import confirm, is_failure, survivors
 from mpigp.types import Comm
 
-SUMMARY = "learn a model from data"
 PARALLEL = True
 
 

@@ -19,7 +19,6 @@ from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.scores import scores
 from mpigp.types import Comm, Floats
 
-SUMMARY = "predict outputs at new inputs"
 PARALLEL = True
 
 

@@ -11,7 +11,6 @@ from mpigp.files import results
 from mpigp.gp.embedding import reconstruct
 from mpigp.types import Comm
 
-SUMMARY = "fill in missing entries of rows (GPLVM)"
 PARALLEL = True
 
 add_arguments = embed.add_arguments

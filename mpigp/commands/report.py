@@ -20,7 +20,6 @@ from mpigp.report.metrics import read_metrics
 from mpigp.report.page import render
 from mpigp.report.predictions import Predictions, predictions
 
-SUMMARY = "a page of figures and tables of a fitted model"
 PARALLEL = False
 
 

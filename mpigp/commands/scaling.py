@@ -16,7 +16,8 @@ from mpigp.commands.report import check_pictures
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
 from mpigp.gp.statistics import MODELS
-from mpigp.mpi.communicator import SIZE_VARIABLES, raise_on_all_ranks, say
+from mpigp.mpi.communicator import raise_on_all_ranks
+from mpigp.mpi.processes import SIZE_VARIABLES, say
 from mpigp.scaling import study
 from mpigp.scaling.forecast import forecast
 from mpigp.scaling.interconnects import NETWORKS, Interconnect, checked, find_interconnect
@@ -26,8 +27,6 @@ from mpigp.scaling.problem import Problem, find_problem
 from mpigp.scaling.running import RunFailed
 from mpigp.scaling.summary import markdown, summary
 from mpigp.types import Comm
-
-SUMMARY = "strong- and weak-scaling studies: run or submit, report, model"
 
 OPTIONS: dict[str, dict[str, Any]] = {  # of studies and of reports alone, with their defaults
     "study": {

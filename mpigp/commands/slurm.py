@@ -16,7 +16,6 @@ from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
 from mpigp.launch import slurm as batch
 
-SUMMARY = "write, and submit, the batch script of a fit for Slurm"
 PARALLEL = False
 
 # Options of sbatch that most jobs have, with what they mean here.

@@ -20,7 +20,6 @@ from mpigp.data import synth
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
 
-SUMMARY = "synthetic data of any size: three-phase oil flow, or a smooth random function with noise"
 PARALLEL = False
 
 OPTIONS = {  # of one kind only, with their defaults

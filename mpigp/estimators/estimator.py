@@ -30,7 +30,8 @@ from mpigp.fit.progress import Progress, output
 from mpigp.fit.setup import Options, prepare
 from mpigp.fit.trace import Trace
 from mpigp.gp.posterior import Posterior
-from mpigp.mpi.communicator import default_threads, raise_on_all_ranks, script_world
+from mpigp.mpi.communicator import raise_on_all_ranks, script_world
+from mpigp.mpi.processes import default_threads
 from mpigp.types import Comm, Floats
 
 Data: TypeAlias = ArrayLike | h5py.Dataset

@@ -17,7 +17,7 @@ import numpy as np
 
 from mpigp.errors import InputError
 from mpigp.experiments.source import Source
-from mpigp.mpi.communicator import SIZE_VARIABLES
+from mpigp.mpi.processes import SIZE_VARIABLES
 from mpigp.mpi.timers import GROUPS
 from mpigp.scaling import study as studies
 from mpigp.scaling.problem import Problem

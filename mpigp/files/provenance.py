@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpigp import __version__
-from mpigp.mpi.communicator import own_peak_memory
+from mpigp.mpi.processes import own_peak_memory
 from mpigp.mpi.timers import PHASES, Timers
 from mpigp.types import Comm, Floats
 

@@ -16,13 +16,13 @@ import struct
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from mpigp.mpi.communicator import say
-from mpigp.mpi.ulfm import GIVEN_UP, confirm
+from mpigp.errors import GIVEN_UP
+from mpigp.mpi.processes import say, status
+from mpigp.mpi.ulfm import confirm
 from mpigp.types import Comm
 
 BEATS = 10  # within the time that a rank may be silent for
@@ -41,13 +41,10 @@ class Address(NamedTuple):
     host: bytes
 
 
-def beginning(process: int) -> int:
-    """Return when a process began, in ticks of its machine: with its number, its identity; -1 where it has ended."""
-    try:
-        state, *fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return -1
-    return -1 if state in "ZX" else int(fields[18])
+def _started(process: int) -> int:
+    """Return the start of a process, which with its number identifies it; -1 if it has ended."""
+    found = status(process)
+    return -1 if found is None else found.started
 
 
 class Heartbeat:
@@ -65,7 +62,7 @@ class Heartbeat:
         self._socket.setblocking(False)
         host = MPI.Get_processor_name().encode()[:256]
         self.own = Address(
-            os.urandom(8), MPI.COMM_WORLD.rank, self._socket.getsockname()[1], os.getpid(), beginning(os.getpid()), host
+            os.urandom(8), MPI.COMM_WORLD.rank, self._socket.getsockname()[1], os.getpid(), _started(os.getpid()), host
         )
         mine = np.frombuffer(ADDRESS.pack(*self.own), np.uint8).copy()
         found = np.empty((comm.size, ADDRESS.size), np.uint8)
@@ -133,7 +130,7 @@ class Heartbeat:
         """End a rank that is silent, if it is this rank's turn among those that are `present`."""
         beside = [rank for rank in present if rank == self.own.rank or self._others[rank].host == silent.host]
         if silent.host == self.own.host:
-            if min(beside) == self.own.rank and beginning(silent.process) == silent.began:
+            if min(beside) == self.own.rank and _started(silent.process) == silent.began:
                 say(f"rank {silent.rank} has not answered for {self.timeout:g} s: it is treated as failed")
                 with suppress(ProcessLookupError):
                     os.kill(silent.process, signal.SIGKILL)

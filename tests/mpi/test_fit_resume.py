@@ -25,7 +25,7 @@ from launching import KILL, LAUNCHERS, ROOT, Outcome, end_session, mpi_version, 
 from test_same_bits import contents
 
 from mpigp.launch.mpiexec import find_mpiexec, flags
-from mpigp.mpi.communicator import launched_rank
+from mpigp.mpi.processes import launched_rank
 
 N, M, Q, D = 700, 8, 2, 3
 ITERATIONS, HOLD = 60, 15
