@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import platform
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,7 +79,7 @@ def versions() -> dict[str, str]:
     from mpi4py import MPI
 
     library = MPI.Get_library_version().split("\n")[0].split(",")[0]
-    packages = {name: version(name) for name in PACKAGES}
+    packages = {name: importlib.import_module(name).__version__ for name in PACKAGES}
     return {"mpigp": __version__, "python": platform.python_version(), **packages, "MPI": " ".join(library.split())}
 
 

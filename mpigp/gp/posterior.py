@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import h5py
 import numpy as np
-import scipy.linalg
+import scipy
 from numpy.typing import NDArray
 
 from mpigp import native

@@ -1,5 +1,6 @@
 """What is compiled: the loops over rows, and the algebra of small matrices."""
 
+from mpigp.native import _lapack as _lapack  # first: it imports _algebra
 from mpigp.native._algebra import (
     absolute_total,
     add_through_pairs,
