@@ -176,7 +176,9 @@ def parse(argv: list[str], parser: Parser) -> argparse.Namespace:
     import shlex
 
     words = configured(argv, parser)
-    arguments = parser.parse_args(words)
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        find_command(words, parser)[1].error(f"unrecognized arguments: {' '.join(unknown)}")
     arguments.command_line = shlex.join([parser.prog, *words])
     return arguments
 

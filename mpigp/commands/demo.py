@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import h5py
 
 from mpigp import cli
 from mpigp.errors import InputError
+from mpigp.files.atomic import made_folder
 from mpigp.launch.fault_injection import FaultInjector
 from mpigp.launch.mpiexec import find_mpiexec, launch, mpi_version, outlives
 
@@ -35,11 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     """Run each step as a user would, showing its command."""
     began = time.monotonic()
-    folder = Path(arguments.folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be made: {error.strerror}: choose another folder") from error
+    folder = made_folder(arguments.folder)
     if arguments.rows < LEARN["--inducing"]:
         raise InputError(f"--rows: is {arguments.rows}: give a number ≥ {LEARN['--inducing']}")
     survives = outlives(mpi_version(find_mpiexec()))
