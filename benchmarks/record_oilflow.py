@@ -17,7 +17,7 @@ from mpi4py import MPI
 from mpigp.experiments import peer
 from mpigp.experiments.oilflow import PEER_SECONDS, Study
 from mpigp.experiments.source import Source
-from mpigp.mpi.fingerprint import fingerprint
+from mpigp.mpi.distributed_rows import DistributedRows, fingerprint
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
     study = Study()
     found = peer.learn(arguments.python, Y, study.latent, study.inducing, study.peer_iterations, PEER_SECONDS)
     kept = json.loads(arguments.output.read_text("utf-8")) if arguments.output.exists() else {}
-    kept[fingerprint(MPI.COMM_SELF, 0, Y)] = found
+    kept[fingerprint(DistributedRows(MPI.COMM_SELF, len(Y), Y))] = found
     lines = ",\n".join(f"{json.dumps(data)}: {json.dumps(each)}" for data, each in sorted(kept.items()))
     arguments.output.write_text(f"{{\n{lines}\n}}\n", "utf-8")
     print(f"GPy {found['version']}: bound {found['bound']:.1f} after {found['evaluations']} evaluations, "

@@ -27,7 +27,7 @@ from mpigp.commands import experiment as command
 from mpigp.experiments import peer
 from mpigp.experiments.flights import Rows, beside
 from mpigp.experiments.source import Source
-from mpigp.mpi.fingerprint import fingerprint
+from mpigp.mpi.distributed_rows import DistributedRows, fingerprint
 from mpigp.mpi.processes import SIZE_VARIABLES
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -235,7 +235,8 @@ def test_what_gpy_found_is_recorded_for_the_oil_flow_that_is_made(tmp_path: Path
 
 def test_all_that_is_recorded_is_whole() -> None:
     recorded = json.loads(peer.RECORDED.read_text())
-    assert fingerprint(MPI.COMM_SELF, 0, Source(None).oilflow()[0]) in recorded
+    Y = Source(None).oilflow()[0]
+    assert fingerprint(DistributedRows(MPI.COMM_SELF, len(Y), Y)) in recorded
     for each in recorded.values():
         trace = each["trace"]
         assert np.shape(each["points"]) == (1000, 2) and len(each["alpha"]) == each["latent"]

@@ -16,7 +16,6 @@ from matplotlib.image import imread
 from mpi4py import MPI
 from problems import GLOBALS, Problem, change, evaluate, make
 
-from mpigp.chunks import Share
 from mpigp.cli import main
 from mpigp.commands import experiment as command
 from mpigp.experiments.cluster import WAYS, Cluster
@@ -24,9 +23,11 @@ from mpigp.experiments.failures import Job, Study, checked, failed, run
 from mpigp.fit.objective import Objective
 from mpigp.fit.optimizers.gd import GradientDescent
 from mpigp.fit.optimizers.scg import SCG
-from mpigp.fit.setup import Options, begin
+from mpigp.fit.options import Options
+from mpigp.fit.start.initialize import initialize
 from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import GPLVM
+from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.evaluator import Evaluator
 from mpigp.mpi.rows import Rows
 
@@ -179,7 +180,7 @@ def outputs() -> np.ndarray:
 def test_at_rate_zero_all_ways_are_a_run_without_simulated_failures(optimizer: type) -> None:
     Y = outputs()
     study = Study(**{**vars(SMALL), "optimizer": {SCG: "scg", GradientDescent: "gd"}[optimizer]})
-    start, mu, S = begin(SELF, N, Share(0, N), None, Y, Options(model="gplvm", inducing=M, latent=Q), seed=1)
+    start, mu, S = initialize(None, DistributedRows(SELF, N, Y), Options(model="gplvm", inducing=M, latent=Q), seed=1)
     objective = Objective(Evaluator(SELF, GPLVM(), Rows(SELF, N, mu, S, Y), M, Q), JITTER)
     plain = optimizer(objective, objective.space, objective.point(start), patience=1)
     bounds = [-plain.value]

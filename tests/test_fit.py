@@ -16,12 +16,14 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
 from mpigp.cli import main
-from mpigp.fit.loop import WINDOW, Fit, Settings
+from mpigp.fit.loop import WINDOW, Fit
 from mpigp.fit.objective import NAMES, Objective
 from mpigp.fit.optimizers import OPTIMIZERS
-from mpigp.fit.start.initialize import SIGNAL_TO_NOISE, start_globals
+from mpigp.fit.options import Options, Settings
+from mpigp.fit.start.initialize import SIGNAL_TO_NOISE, first_globals
 from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import MODELS
+from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.evaluator import Evaluator
 from mpigp.mpi.rows import Rows
 
@@ -37,7 +39,8 @@ def problem(model: str) -> tuple[Objective, Globals]:
     X = rng.normal(size=(N, Q))
     Y = np.sin(X @ rng.normal(size=(Q, D))) + 0.1 * rng.normal(size=(N, D))
     S = np.full((N, Q), 0.1) if model == "gplvm" else None
-    begin = start_globals(MPI.COMM_SELF, N, 0, X, Y, M, "random", S is None, 0)
+    rows = DistributedRows(MPI.COMM_SELF, N, X)
+    begin = first_globals(rows, rows.with_local(Y), Options(model=model, inducing=M, latent=Q), 0)
     evaluator = Evaluator(MPI.COMM_SELF, MODELS[model], Rows(MPI.COMM_SELF, N, X, S, Y), M, Q, 1)
     return Objective(evaluator, 1e-6), begin
 
@@ -46,7 +49,7 @@ def fitted(model: str, **settings: object) -> Fit:
     """Return a fit that ran to its end."""
     objective, begin = problem(model)
     found = Fit(objective, Settings(**settings), begin)
-    found.run(lambda: "", lambda fit: None)
+    found.run()
     return found
 
 
@@ -67,7 +70,7 @@ def test_variance_and_beta_are_held_and_then_released(model: str, optimizer: str
     settings = Settings(optimizer=optimizer, max_iter=12, hold=5, tolerance=0, gradient_tolerance=0)
     fit = Fit(objective, settings, begin)
     at = [positions(fit)]
-    fit.run(lambda: "", lambda fit: at.append(positions(fit)))
+    fit.run([lambda fit: at.append(positions(fit))])
     assert len(at) == 13
     for name in ("variance", "beta"):
         assert len({each[name] for each in at[:6]}) == 1, "moved while it was held"
@@ -83,7 +86,7 @@ def test_fixed_parameters_do_not_move_and_the_others_do(name: str, optimizer: st
     objective, begin = problem("gplvm")
     fit = Fit(objective, Settings(optimizer=optimizer, max_iter=8, hold=3, fixed=frozenset({name})), begin)
     before = positions(fit)
-    fit.run(lambda: "", lambda fit: None)
+    fit.run()
     after = positions(fit)
     assert [each for each in NAMES if after[each] == before[each]] == [name]
 
@@ -92,7 +95,7 @@ def test_without_a_hold_all_move_at_once() -> None:
     objective, begin = problem("regression")
     fit = Fit(objective, Settings(max_iter=1, hold=0), begin)
     before = positions(fit)
-    fit.run(lambda: "", lambda fit: None)
+    fit.run()
     after = positions(fit)
     assert [name for name in before if after[name] == before[name]] == []
 
@@ -148,7 +151,11 @@ def test_it_stops_where_no_step_helps() -> None:
 def test_it_stops_when_told_to() -> None:
     objective, begin = problem("regression")
     fit = Fit(objective, Settings(max_iter=50, hold=0), begin)
-    fit.run(lambda: "of a reason" if fit.iteration == 4 else "", lambda fit: None)
+
+    def stop(fit: Fit) -> None:
+        fit.stopped = "of a reason" if fit.iteration == 4 else ""
+
+    fit.run([stop])
     assert (fit.iteration, fit.stopped) == (4, "of a reason")
 
 

@@ -154,7 +154,7 @@ def test_bound_and_gradients_are_those_of_the_compiled_kernel(model: Model, shap
 
 
 def test_regression_keeps_its_digits_at_little_noise() -> None:
-    """Where the straight way loses them (`MAX_COND_UNWHITENED_GRADIENT` in mpigp/gp/statistics.py): against the dense n × n formula."""
+    """Beyond MAX_COND_UNWHITENED_GRADIENT, where unwhitened sums lose them: against the dense n × n formula."""
     Z, X = np.linspace(0, 6, 30)[:, None], np.random.default_rng(1).uniform(0, 6, size=(100, 1))
     problem = Problem(X, np.ones_like(X), np.sin(2 * X), make(1, 1, 1, 1).parameters)
     problem = change(problem, Z=Z, alpha=np.array([1 / 0.6**2]), variance=1.0, beta=1e6)

@@ -11,6 +11,7 @@ from problems import GLOBALS, LATENT, Problem, evaluate, make
 from mpigp.errors import InputError
 from mpigp.fit.start.standardize import standardization
 from mpigp.gp.parameters import Globals
+from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.evaluator import Evaluator
 from mpigp.mpi.missing import Patterns, find_patterns
 from mpigp.mpi.rows import Rows
@@ -50,7 +51,7 @@ def test_outputs_that_the_same_rows_have_share_a_group():
 def test_the_groups_count_the_rows_and_squares_that_are_there():
     problem, gone = masked()
     Y = np.where(gone, 0.0, problem.Y)
-    groups = find_patterns(MPI.COMM_SELF, with_holes(problem.Y, gone)).groups(MPI.COMM_SELF, len(Y), Y)
+    groups = find_patterns(MPI.COMM_SELF, with_holes(problem.Y, gone)).groups(DistributedRows(MPI.COMM_SELF, len(Y), Y))
     assert [group.outputs.tolist() for group in groups] == [[0], [1, 2], [3]]
     assert [group.n for group in groups] == [int((~gone[:, k]).sum()) for k in (0, 1, 3)]
     for group in groups:  # sums of squares, rounded a few times
@@ -117,7 +118,7 @@ def test_rows_that_all_have_everything_agree_with_the_plain_path():
 def test_standardisation_leaves_missing_entries_out():
     problem, gone = masked()
     Y = 1e3 + 5 * problem.Y
-    found, constant = standardization(MPI.COMM_SELF, len(Y), with_holes(Y, gone), "scale")
+    found, constant = standardization(DistributedRows(MPI.COMM_SELF, len(Y), with_holes(Y, gone)), "scale")
     assert constant == []
     # Two rounded passes over the entries that are there.
     np.testing.assert_allclose(found.mean, np.nanmean(with_holes(Y, gone), axis=0), rtol=1e-14)

@@ -12,7 +12,7 @@ from inputs import Inputs, write_inputs
 
 from mpigp.cli import execute
 from mpigp.commands.fit import interval
-from mpigp.fit.loop import TRIAL
+from mpigp.fit.setup import TRIAL
 
 ITERATIONS = 5 + TRIAL
 

@@ -17,7 +17,7 @@ from mpigp.fit.start.inducing import greedy, kmeans, random_rows
 from mpigp.fit.start.pca import pca
 from mpigp.fit.start.standardize import standardization
 from mpigp.gp.bound import Group
-from mpigp.mpi.fingerprint import fingerprint
+from mpigp.mpi.distributed_rows import DistributedRows, fingerprint
 from mpigp.mpi.rows import Rows
 
 SELF = MPI.COMM_SELF
@@ -107,12 +107,13 @@ def test_damage_on_the_way_is_no_bad_input(file: h5py.File) -> None:
 @pytest.mark.parametrize("name", ["Y", "single"])
 def test_all_before_the_iterations_has_the_same_bits(file: h5py.File, name: str) -> None:
     def everything(rows: np.ndarray | Stream) -> list[object]:
-        found: list[object] = [fingerprint(SELF, 0, None, rows)]
-        how, constant = standardization(SELF, N, rows, "scale")
+        everywhere = DistributedRows(SELF, N, rows)
+        found: list[object] = [fingerprint(None, everywhere)]
+        how, constant = standardization(everywhere, "scale")
         how.apply(rows)
         alpha = np.linspace(0.2, 1.5, D)
-        arrays = [*how, greedy(SELF, N, 0, rows, 9, alpha), kmeans(SELF, N, 0, rows, 9, 1),
-                  random_rows(SELF, N, 0, rows, 9, 1), pca(SELF, N, rows, 2)]  # fmt: skip
+        arrays = [*how, greedy(everywhere, 9, alpha), kmeans(everywhere, 9, 1),
+                  random_rows(everywhere, 9, 1), pca(everywhere, 2)]  # fmt: skip
         held = Rows(SELF, N, rows, None, rows)
         arrays += [held.lowest, held.highest, held.absolute_Y]
         (group,) = held.groups

@@ -5,34 +5,23 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import time
-from contextlib import ExitStack, closing
-from dataclasses import MISSING, dataclass, field, fields
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import MISSING, fields
 from typing import Any
 
-import numpy as np
-
-from mpigp.data.datasets import find
+from mpigp.data.datasets import DataSets, find
 from mpigp.data.hdf5 import reading
 from mpigp.errors import BAD_INPUT, STOPPED, InputError
-from mpigp.files.atomic import Stamp, check_writable, discard_parts, stamp
-from mpigp.files.provenance import provenance
-from mpigp.fit import checkpoint
-from mpigp.fit.dry_run import dry_run, row_numbers
-from mpigp.fit.loop import Fit
+from mpigp.fit.driver import Driver, Outcome, RanksLost
 from mpigp.fit.objective import NAMES
-from mpigp.fit.partner_copies import PartnerCheckpoints, restore
-from mpigp.fit.progress import Progress, keep_records, output
-from mpigp.fit.setup import CHOICES, Options, PreparedFit, prepare
-from mpigp.fit.stopping import StopRequests
+from mpigp.fit.options import CHOICES, Interval, Options, RunOptions, interval
 from mpigp.gp.parameters import effective_dimensions
 from mpigp.mpi import memory
-from mpigp.mpi.communicator import peak_memory, raise_on_all_ranks
-from mpigp.mpi.heartbeat import Heartbeat
-from mpigp.mpi.missing import EmptyColumn
-from mpigp.mpi.processes import can_survive, say
-from mpigp.mpi.ulfm import confirm, is_failure, survivors
-from mpigp.types import Comm
+from mpigp.mpi.communicator import raise_on_all_ranks
+from mpigp.mpi.processes import say
+from mpigp.types import Comm, Floats
 
 PARALLEL = True
 
@@ -40,6 +29,12 @@ PARALLEL = True
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `mpigp fit`."""
     parser.set_defaults(**{each.name: each.default for each in fields(Options) if each.default is not MISSING})
+    add_model_arguments(parser)
+    add_run_arguments(parser)
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the data, and the options of what to learn and how."""
     add = parser.add_argument
     add("data", metavar="DATA", help="HDF5 file with /Y (n, d), and /X (n, q) for regression")
     add("-o", "--output", required=True, metavar="MODEL", help="the HDF5 file to write")
@@ -60,10 +55,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--jitter", type=float, metavar="J",
         help="added to K_mm's diagonal, per unit of variance (default %(default)s)")  # fmt: skip
     add("--restarts", type=int, metavar="K", help="try K starts, and go on from the best (default %(default)s)")
-    add("--resume", action="store_true", help="go on from the checkpoint in MODEL")
-    add("--checkpoint-every", type=interval, default=(0, math.inf), metavar="N|Nm",
-        help="iterations, or minutes with an m, between checkpoints (default: only at the end)")  # fmt: skip
     add("--missing", action="store_true", help="GPLVM: NaN entries of Y are missing, and take no part")
+    add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
+    add("--y", default="Y", metavar="NAME", help="dataset of the outputs (default Y)")
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of what happens beside the iterations."""
+    add = parser.add_argument
+    add("--resume", action="store_true", help="go on from the checkpoint in MODEL")
+    add("--checkpoint-every", type=every, default=(0, math.inf), metavar="N|Nm",
+        help="iterations, or minutes with an m, between checkpoints (default: only at the end)")  # fmt: skip
     add("--rows-in-memory", choices=memory.CHOICES, default="auto", help=memory.HELP)
     add("--on-failure", choices=["recover", "checkpoint", "abort"], default="recover",
         help="when ranks die: go on with the others (default, where the MPI can), or stop")  # fmt: skip
@@ -72,8 +74,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="print memory, messages and estimated seconds, and run nothing")
     add("--time-limit", type=float, default=math.inf, metavar="S", help="seconds, after which it saves and stops")
     add("--metrics", metavar="FILE.jsonl", help="write one JSON object per iteration to this file")
-    add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
-    add("--y", default="Y", metavar="NAME", help="dataset of the outputs (default Y)")
 
 
 def names(text: str) -> frozenset[str]:
@@ -81,224 +81,100 @@ def names(text: str) -> frozenset[str]:
     return frozenset(name for name in text.split(",") if name)
 
 
-def interval(text: str) -> tuple[int, float]:
-    """Return iterations (0 for none) and seconds (inf for none) of an interval: `50`, or `10m` for minutes."""
+def every(text: str) -> Interval:
+    """Return the interval that `50` (iterations) or `10m` (minutes) means."""
     try:
-        found = (0, 60 * float(text[:-1])) if text.endswith("m") else (int(text), math.inf)
-    except ValueError:
-        found = (-1, 0.0)
-    if found[0] < 0 or not found[1] > 0:
-        raise argparse.ArgumentTypeError(f"is {text}: give iterations (50) or minutes (10m)")
-    return found
+        return interval(text)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def seconds(text: str) -> float:
     """Return a number of seconds ≥ 1."""
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
-        found = 0.0
-    if not 1 <= found < math.inf:
+        value = 0.0
+    if not 1 <= value < math.inf:
         raise argparse.ArgumentTypeError(f"is {text}: give seconds, at least 1")
-    return found
+    return value
 
 
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
-    """Learn; when ranks die on the way, go on with those that are left."""
-    alarms = StopRequests(comm, arguments.time_limit, arguments.checkpoint_every[1])
-    keeper = PartnerCheckpoints() if arguments.on_failure == "recover" and can_survive() else None
-    failure = Failure(stamp(arguments.output))
-    with ExitStack() as stack:
-        heartbeat: Heartbeat | None = None
-        while True:
-            try:
-                if arguments.stall_timeout and heartbeat is None:
-                    heartbeat = stack.enter_context(closing(Heartbeat(comm, arguments.stall_timeout)))
-                with ExitStack() as files:
-                    return learn(arguments, comm, files, alarms, keeper, failure)
-            except Exception as error:
-                if not (can_survive() and is_failure(comm, error)):
-                    if isinstance(error, InputError) and failure.lost:  # rank 0, who says it as a rule, may be gone
-                        return refuse(comm, error)
-                    raise
-                failure.since = failure.since or time.monotonic()
-                comm, gone = survivors(comm, error)
-                if not gone:
-                    raise
-            failure.lost += gone
-            if keeper is None:
-                return give_up(arguments, comm, gone, failure)
-            alarms.comm = comm
-            if heartbeat is not None:
-                heartbeat.forget(gone)
-            if comm.rank == 0:
-                say(f"rank {', '.join(map(str, gone))} was lost: going on with {comm.size}")
-
-
-@dataclass
-class Failure:
-    """What is to be known about the ranks that died.
-
-    before : the stamp of the output file when the run began: one that differs is of this run
-    lost : the ranks.   since : when the first of those died that have not been recovered from; 0 where there are none
-    """
-
-    before: Stamp | None
-    lost: list[int] = field(default_factory=list)
-    since: float = 0.0
-
-
-def refuse(comm: Comm, error: InputError) -> dict[str, Any]:
-    """Say what is wrong with the input, and return the figures of a run that ends there."""
-    if comm.rank == 0:
-        say(str(error))
-    return {"master": comm.rank == 0, "exit_code": BAD_INPUT}
-
-
-def give_up(arguments: argparse.Namespace, comm: Comm, gone: list[int], failure: Failure) -> dict[str, Any]:
-    """Say that ranks were lost, and return the figures of a run that ends there."""
-    kept = arguments.on_failure == "checkpoint" and stamp(arguments.output) not in (None, failure.before)
-    if comm.rank == 0:
-        discard_parts(arguments.output)
-        remedy = "go on with --resume" if kept else "start again"
-        say(f"rank {', '.join(map(str, gone))} was lost: {remedy}")
-    return {"lost": gone, "master": comm.rank == 0, "exit_code": STOPPED if kept else 1}
-
-
-def learn(
-    arguments: argparse.Namespace,
-    comm: Comm,
-    files: ExitStack,
-    alarms: StopRequests,
-    keeper: PartnerCheckpoints | None,
-    failure: Failure,
-) -> dict[str, Any]:
-    """Read, initialise or take up, iterate, save.
-
-    files : what is to be closed at the end
-    keeper : has the copies to go on from, where ranks were lost before; None where none are to be kept
-    """
-    every = arguments.checkpoint_every[0]
+    """Learn; when ranks fail on the way, go on with those that are left."""
     with raise_on_all_ranks(comm):
         options = options_of(arguments)
-        if comm.rank == 0:
-            inputs = [arguments.data, *([arguments.init] if os.path.isfile(arguments.init) else [])]
-            check_writable(arguments.output, *inputs)
-            if failure.lost:
-                discard_parts(arguments.output)
-            if arguments.metrics:
-                check_writable(arguments.metrics, *inputs, arguments.output)
-        if options.missing and arguments.rows_in_memory == "stream":
-            raise InputError("--rows-in-memory stream: is not for rows with --missing entries: leave one of them out")
-        data = files.enter_context(reading(arguments.data))
-        sets = find(data, arguments.y, arguments.x if options.model == "regression" else None)
-    n, share, d = sets.n, sets.share(comm), sets.Y.shape[1]
-    q = options.latent if sets.X is None else sets.X.shape[1]
-    assert q is not None
-    asked = "all" if options.missing else arguments.rows_in_memory
-    copies = keeper is not None and comm.size > 1
-    choice = memory.choose(comm, asked, 8 * share.rows * row_numbers(options, q, d, copies))
-    with raise_on_all_ranks(comm):
-        X, Y = sets.rows(share, choice.stream, options.missing)
-    if not choice.stream:
-        files.close()
-    if arguments.dry_run:
-        choice.tell(comm)
-        return dry_run(options, comm, n, q, d, choice.stream, copies)
-    held = keeper.holders(comm) if keeper is not None and failure.lost else None
-    saved = arguments.resume or (held is None and bool(failure.lost) and has_saved(arguments, comm, failure))
+
+    @contextmanager
+    def source(comm: Comm) -> Iterator[DataSets]:
+        with reading(arguments.data) as file:
+            yield find(file, arguments.y, arguments.x if options.model == "regression" else None)
+
+    given = {each.name: getattr(arguments, each.name) for each in fields(RunOptions) if each.name in arguments}
+    given |= {"resume": "yes" if arguments.resume else "no", "signals": True}
+    run_options = RunOptions(**given, progress=sys.stderr, made_by=arguments.command_line)
+    inputs = [arguments.data, *([arguments.init] if os.path.isfile(arguments.init) else [])]
+    driver = Driver(comm, source, options, run_options, tuple(inputs))
     try:
-        learning = prepare(comm, n, share, X, Y, options, resuming=saved or held is not None)
-    except EmptyColumn as error:
-        raise InputError(f"{arguments.data}: /{arguments.y}: {error}") from error
-    fit = learning.fit
-    made = provenance(comm, options.threads, arguments.command_line)
-    if held is not None and keeper is not None and keeper.copy is not None:
-        restore(comm, fit, keeper.copy, held)
-    elif saved:
-        with raise_on_all_ranks(comm), reading(arguments.output) as file:
-            checkpoint.check(file, learning.identity)
-            checkpoint.load(file, fit, share)
-    if keeper is not None and held is not None:
-        keeper.refresh(comm, fit, at_once=True)  # there is no second of what was lost
-    if failure.since:
-        source = "copies in memory" if held is not None else "the checkpoint" if saved else "the beginning"
-        if comm.rank == 0:
-            seconds = time.monotonic() - failure.since
-            say(f"recovered in {seconds:.2f} s: going on from {source}, at iteration {fit.iteration}")
-        failure.since = 0.0
-    choice.tell(comm)
-
-    with ExitStack() as stack:
-        progress = Progress(None, None)
-        if comm.rank == 0:
-            if arguments.metrics and fit.iteration:
-                keep_records(arguments.metrics, fit.iteration)
-            mode = "a" if fit.iteration else "w"
-            metrics = stack.enter_context(open(arguments.metrics, mode)) if arguments.metrics else None
-            progress = Progress(output(), metrics)
-
-        def told(fit: Fit) -> None:
-            progress(fit)
-            if (every and fit.iteration % every == 0) or alarms.due():
-                checkpoint.save(arguments.output, comm, fit, learning.identity, learning.standardized, made)
-            if keeper is not None:
-                keeper.refresh(comm, fit)
-
-        interrupted: list[str] = []
-
-        def alarm() -> str:
-            reason = alarms.agreed()
-            interrupted.extend([reason] if reason else [])
-            return reason
-
-        alarms.begin()
-        fit.run(alarm, told)
-        progress.end()
-    checkpoint.save(arguments.output, comm, fit, learning.identity, learning.standardized, made)
-    most = peak_memory(comm)
-    confirm(comm)  # so that all ranks end here, or none
-    figures = report(arguments, comm, learning, bool(interrupted))
-    kept: dict[str, Any] = {} if keeper is None else {"copies": keeper.count, "copy_seconds": keeper.seconds}
-    kept |= {"peak_memory": most, "rows_in_memory": not choice.stream}
-    return figures | {"lost": failure.lost, **kept, "master": comm.rank == 0}
-
-
-def has_saved(arguments: argparse.Namespace, comm: Comm, failure: Failure) -> bool:
-    """Return whether this run has written a checkpoint, as rank 0 sees it. Called by all ranks."""
-    found = np.array([stamp(arguments.output) not in (None, failure.before)])
-    comm.Bcast(found)
-    confirm(comm)
-    return bool(found[0])
+        with named_as_options():
+            if arguments.dry_run:
+                return driver.dry_run()
+            outcome = driver.run()
+    except InputError as error:
+        if not driver.lost:
+            raise
+        return ended(driver, str(error), BAD_INPUT)  # rank 0 of the world, which says it as a rule, may be gone
+    except RanksLost as error:
+        remedy = "go on with --resume" if error.saved else "start again"
+        return ended(driver, f"{error}: {remedy}", STOPPED if error.saved else 1) | {"lost": error.lost}
+    return summary(arguments, driver, outcome)
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
     """Return the options of a fit, checked."""
     options = Options(**{each.name: getattr(arguments, each.name) for each in fields(Options)})
-    try:
+    with named_as_options():
         options.check()
-    except InputError as error:
-        raise InputError(f"--{error}") from None
     return options
 
 
-def report(arguments: argparse.Namespace, comm: Comm, learning: PreparedFit, interrupted: bool) -> dict[str, Any]:
-    """Say how it ended, and return the figures."""
-    fit = learning.fit
+@contextmanager
+def named_as_options() -> Iterator[None]:
+    """Let errors that begin with the name of a parameter begin with that of its option."""
+    try:
+        yield
+    except InputError as error:
+        name, colon, rest = str(error).partition(":")
+        if name not in {each.name for each in (*fields(Options), *fields(RunOptions))}:
+            raise
+        raise InputError(f"--{name.replace('_', '-')}{colon}{rest}") from None
+
+
+def ended(driver: Driver, line: str, code: int) -> dict[str, Any]:
+    """Say why the fit ended, and return the figures of a run that ends there."""
+    if driver.comm.rank == 0:
+        say(line)
+    return {"master": driver.comm.rank == 0, "exit_code": code}
+
+
+def summary(arguments: argparse.Namespace, driver: Driver, outcome: Outcome) -> dict[str, Any]:
+    """Say how the fit ended, and return its figures."""
+    prepared, fit = outcome.prepared, outcome.prepared.fit
     parameters = fit.objective.parameters(fit.optimizer.point)
-    if comm.rank == 0:
-        for column, columns in learning.constant.items():
+    if driver.comm.rank == 0:
+        for column, columns in prepared.constant.items():
             if columns:
                 print(f"constant columns of {column.upper()}: {', '.join(map(str, columns))}")
         print(f"{arguments.output}: bound {fit.bound!r} nats")
         print(f"{fit.iteration} iterations, {fit.evaluations} evaluations; stopped because {fit.stopped}")
-        if interrupted:
+        if outcome.interrupted:
             print("go on with --resume")
         print(bars(parameters.alpha))
         if fit.objective.largest_jitter > fit.objective.jitter:
             print(f"jitter: grew from {fit.objective.jitter:g} to {fit.objective.largest_jitter:g} at some points")
         if parameters.beta * parameters.variance < 2:
             print("warning: the noise is as large as the signal: the fit explained next to nothing")
+    partners = driver.partners
     return {
         "bound": fit.bound,
         "iterations": fit.iteration,
@@ -308,12 +184,17 @@ def report(arguments: argparse.Namespace, comm: Comm, learning: PreparedFit, int
         "variance": parameters.variance,
         "alpha": parameters.alpha.tolist(),
         "stopped": fit.stopped,
-        "ranks": comm.size,
-        "exit_code": STOPPED if interrupted else 0,
+        "ranks": driver.comm.size,
+        "exit_code": STOPPED if outcome.interrupted else 0,
+        "lost": driver.lost,
+        **({} if partners is None else {"copies": partners.count, "copy_seconds": partners.seconds}),
+        "peak_memory": outcome.peak_memory,
+        "rows_in_memory": not outcome.streamed,
+        "master": driver.comm.rank == 0,
     }
 
 
-def bars(alpha: Any) -> str:
+def bars(alpha: Floats) -> str:
     """Return the ARD weights as bars, and the effective number of dimensions."""
     lines = [f"alpha {q:3d}  {value:10.4g}  {'█' * round(40 * value / alpha.max())}" for q, value in enumerate(alpha)]
     return "\n".join([*lines, f"effective dimensions: {effective_dimensions(alpha):.2f}"])

@@ -27,6 +27,19 @@ class DataSets(NamedTuple):
         """Return this rank's rows."""
         return share(self.n, comm.rank, comm.size)
 
+    @property
+    def q(self) -> int | None:
+        return None if self.X is None else self.X.shape[1]
+
+    @property
+    def d(self) -> int:
+        return self.Y.shape[1]
+
+    @property
+    def where(self) -> str:
+        """What an error about Y begins with."""
+        return f"{self.Y.file.filename}: {self.Y.name}: "
+
     def rows(self, share: Share, stream: bool, missing: bool = False) -> tuple[Columns | None, Columns]:
         """Return these rows of X and Y, all of them looked at; to `stream` them, the file must stay open."""
         if not stream:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 import os
+import sys
 import warnings
 from dataclasses import fields
 from numbers import Integral
@@ -23,12 +23,11 @@ from threadpoolctl import threadpool_limits
 from mpigp.data.hdf5 import dataset
 from mpigp.errors import InputError
 from mpigp.estimators.learned import FittedModel
-from mpigp.estimators.sources import own_rows
+from mpigp.estimators.sources import ArraySets
 from mpigp.files.model_file import read_globals, read_model
-from mpigp.files.provenance import provenance
-from mpigp.fit.progress import Progress, output
-from mpigp.fit.setup import Options, prepare
-from mpigp.fit.trace import Trace
+from mpigp.fit.driver import Driver
+from mpigp.fit.loop import Trace
+from mpigp.fit.options import Options, RunOptions, interval
 from mpigp.gp.posterior import Posterior
 from mpigp.mpi.communicator import raise_on_all_ranks, script_world
 from mpigp.mpi.processes import default_threads
@@ -36,7 +35,8 @@ from mpigp.types import Comm, Floats
 
 Data: TypeAlias = ArrayLike | h5py.Dataset
 
-HERE = ("comm", "threads", "verbose")  # parameters of this process, not of the model
+# Parameters of a run, not of the model.
+HERE = ("comm", "threads", "verbose", "checkpoint", "checkpoint_every", "resume", "metrics", "callback")
 EXPECTED = "give a dataset of one row per observation"
 
 
@@ -46,7 +46,14 @@ class Estimator(BaseEstimator):
     _model: ClassVar[str]
 
     def _comm(self) -> Comm:
+        """Return the communicator: after ranks failed during `fit`, that of the ranks that are left."""
+        left = getattr(self, "_left", None)
+        if left is not None:
+            return left
         return script_world() if self.comm is None else self.comm
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_left"}
 
     def _threads(self) -> int:
         return default_threads(os.environ) if self.threads is None else self.threads
@@ -82,21 +89,37 @@ class Estimator(BaseEstimator):
         options.check()
         return options
 
+    def _run_options(self, comm: Comm) -> RunOptions:
+        """Return what happens beside the iterations, checked."""
+        if self.checkpoint is None and self.resume:
+            raise ValueError("resume=True needs a checkpoint: set checkpoint to the path of a model file")
+        path, metrics = (None if each is None else os.fspath(each) for each in (self.checkpoint, self.metrics))
+        try:
+            every = interval(self.checkpoint_every)
+        except InputError as error:
+            raise ValueError(f"checkpoint_every {error}") from None
+        return RunOptions(
+            output=path,
+            checkpoint_every=every,
+            resume="if present" if self.resume else "no",
+            metrics=metrics,
+            rows_in_memory="all",
+            progress=sys.stderr if self.verbose else None,
+            callback=self.callback,
+            made_by=" ".join(repr(self).split()),
+        )
+
     def _learn(self, X: Any, Y: Any) -> None:
         """Learn from whole X and Y, which are checked; for a GPLVM X is None, and NaN in Y are missing entries."""
+        self._left = None
         comm = self._comm()
-        part, own_Y = own_rows(comm, Y, missing=X is None)
-        own_X = None if X is None else own_rows(comm, X)[1]
-        options = self._options(len(Y), comm)
-        progress = Progress(output() if self.verbose and comm.rank == 0 else None, None)
-        made = provenance(comm, options.threads, " ".join(repr(self).split()))
+        driver = Driver(comm, ArraySets(X, Y).open, self._options(len(Y), comm), self._run_options(comm))
+        learned: list[FittedModel] = []
         with threadpool_limits(1):  # of BLAS; afterwards it has as many as before
-            columns = math.prod(Y.shape[1:])  # spelled out, because a rank may have no rows
-            learning = prepare(comm, len(Y), part, own_X, own_Y.reshape(len(own_Y), columns), options)
-            learning.fit.run(lambda: "", progress)
-            learned = FittedModel.of(comm, learning, made)
-        progress.end()
-        self._take(learned)
+            driver.run(lambda comm, prepared: learned.append(FittedModel.of(comm, prepared, driver.made)))
+        if driver.lost:
+            comm = self._left = driver.comm
+        self._take(learned[-1])
         if comm.rank == 0 and self.n_iter_ >= self.max_iter:
             warnings.warn(f"stopped after max_iter={self.max_iter} iterations: the bound may not have converged yet",
                           ConvergenceWarning, stacklevel=3)  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import h5py
@@ -14,7 +15,8 @@ from mpigp.data.hdf5 import dataset
 from mpigp.estimators.estimator import EXPECTED, Data, Estimator, Floats, for_each_output
 from mpigp.estimators.learned import FittedModel
 from mpigp.estimators.sources import over_rows
-from mpigp.fit.setup import Options
+from mpigp.fit.loop import Fit
+from mpigp.fit.options import Options
 from mpigp.gp.embedding import Candidates, Embedding, candidates, embed, reconstruct
 from mpigp.types import Comm
 
@@ -22,8 +24,9 @@ from mpigp.types import Comm
 class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """The Bayesian Gaussian process latent variable model (Titsias and Lawrence 2010): nonlinear, probabilistic PCA.
 
-    Every rank calls every method with the same whole array, or h5py dataset, and works on its own rows; results are
-    whole, on every rank, and the same bits on any number of them.
+    Every rank calls every method with the same whole array, or h5py dataset, and works on its own rows; every rank gets
+    the whole result, with the same bits on any number of ranks. Under an MPI with fault tolerance (`mpiexec --with-ft
+    ulfm`) `fit` goes on when ranks fail, and later calls use the ranks that are left.
 
     Parameters
     ----------
@@ -34,6 +37,7 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
     optimizer, max_iter, tolerance, gradient_tolerance, hold : as in SparseGPRegression
     fixed : names of parameters to hold: "Z", "alpha", "variance", "beta", "mu", "S"
     placement, restarts, standardize, jitter, random_state, threads, verbose, comm : as in SparseGPRegression
+    checkpoint, checkpoint_every, resume, metrics, callback : as in SparseGPRegression
 
     Attributes
     ----------
@@ -80,6 +84,11 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
         random_state: Any = Options.seed,
         threads: int | None = None,
         verbose: int = 0,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: str | int | None = "10m",
+        resume: bool = False,
+        metrics: str | os.PathLike[str] | None = None,
+        callback: Callable[[Fit], Any] | None = None,
         comm: Comm | None = None,
     ) -> None:
         self.inducing = inducing
@@ -99,6 +108,11 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
         self.random_state = random_state
         self.threads = threads
         self.verbose = verbose
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.metrics = metrics
+        self.callback = callback
         self.comm = comm
 
     def __sklearn_tags__(self) -> Any:
@@ -169,7 +183,7 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
         return (mean, np.sqrt(for_each_output(variance, mean))) if return_std else mean
 
     def score_samples(self, X: Data) -> Floats:
-        """Return the lower bound (n,) of the log density of each row X (n, d), in nats and standardised units.
+        """Return the lower bound (n,) of the log density of each row X (n, d), in nats and standardized units.
 
         It is given what was learned; NaN entries are missing.
         """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import h5py
@@ -14,15 +15,17 @@ from mpigp.data.hdf5 import dataset
 from mpigp.estimators.estimator import EXPECTED, Data, Estimator, for_each_output
 from mpigp.estimators.learned import FittedModel
 from mpigp.estimators.sources import over_rows
-from mpigp.fit.setup import Options
+from mpigp.fit.loop import Fit
+from mpigp.fit.options import Options
 from mpigp.types import Comm
 
 
 class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
     """Sparse Gaussian process regression: a GP learned through inducing points (Titsias 2009).
 
-    Every rank calls every method with the same whole array, or h5py dataset, and works on its own rows; results are
-    whole, on every rank, and the same bits on any number of them.
+    Every rank calls every method with the same whole array, or h5py dataset, and works on its own rows; every rank gets
+    the whole result, with the same bits on any number of ranks. Under an MPI with fault tolerance (`mpiexec --with-ft
+    ulfm`) `fit` goes on when ranks fail, and later calls use the ranks that are left.
 
     Parameters
     ----------
@@ -42,14 +45,19 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
         The command line's `--seed`.
     threads : of a rank; None for those that Slurm gave it, or one
     verbose : 1 shows the iterations on standard error
+    checkpoint : path of a model file that `fit` writes on the way and at its end; None for none
+    checkpoint_every : between two checkpoints: iterations (50), or minutes ("10m"); None for the last one alone
+    resume : continue from the checkpoint, where there is one, instead of starting anew
+    metrics : path of a file for one JSON object per iteration
+    callback : called on every rank after each iteration with the fit (its iteration, bound, trace); True stops it
     comm : mpi4py communicator; None for all ranks (MPI.COMM_WORLD)
 
     Attributes
     ----------
-    Z_ : (m, q), inducing inputs, standardised as X was
-    alpha_ : (q,), ARD weights, 1 / lengthscale², of standardised inputs
-    variance_ : the kernel's, of standardised outputs
-    beta_ : precision of the noise, of standardised outputs
+    Z_ : (m, q), inducing inputs, standardized as X was
+    alpha_ : (q,), ARD weights, 1 / lengthscale², of standardized inputs
+    variance_ : the kernel's, of standardized outputs
+    beta_ : precision of the noise, of standardized outputs
     bound_ : the evidence lower bound, in nats; NaN where no iteration was made
     n_iter_ : iterations made
     trace_ : bound, gradient_norm, seconds and evaluations, one entry per iteration
@@ -91,6 +99,11 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
         random_state: Any = Options.seed,
         threads: int | None = None,
         verbose: int = 0,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: str | int | None = "10m",
+        resume: bool = False,
+        metrics: str | os.PathLike[str] | None = None,
+        callback: Callable[[Fit], Any] | None = None,
         comm: Comm | None = None,
     ) -> None:
         self.inducing = inducing
@@ -108,6 +121,11 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
         self.random_state = random_state
         self.threads = threads
         self.verbose = verbose
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.metrics = metrics
+        self.callback = callback
         self.comm = comm
 
     def fit(self, X: Data, y: Data) -> SparseGPRegression:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import h5py
@@ -16,22 +19,58 @@ from mpigp.mpi.communicator import allgather_rows, raise_on_all_ranks
 from mpigp.types import Comm, Floats
 
 
-def own_rows(comm: Comm, source: Any, missing: bool = False) -> tuple[Share, Floats]:
-    """Return which rows of a source (n, ...) are this rank's, and a copy of them, float64 and row-major.
-
-    Called by all ranks. NaN is refused in a dataset, unless entries may be `missing`; arrays have been looked at.
-    """
+def check_shapes(comm: Comm, source: Any) -> None:
+    """Refuse a source (n, ...) that has another shape on another rank. Collective."""
     shapes = comm.allgather(tuple(source.shape))
-    part = share(shapes[0][0], comm.rank, comm.size)
-    with raise_on_all_ranks(comm):
-        if len(set(shapes)) > 1:
-            raise InputError(f"the data have other shapes on other ranks ({shapes}): give each the same whole array")
-        if isinstance(source, h5py.Dataset):
-            return part, read_rows(source, *part, missing)
+    if len(set(shapes)) > 1:
+        raise InputError(f"the data have other shapes on other ranks ({shapes}): give each the same whole array")
+
+
+def copy_rows(source: Any, part: Share, missing: bool = False) -> Floats:
+    """Return a copy of these rows of a source (n, ...), float64, row-major, as (rows, columns).
+
+    NaN is refused in a dataset, unless entries may be `missing`; arrays have been checked.
+    """
+    if isinstance(source, h5py.Dataset):
+        rows = read_rows(source, *part, missing)
+    else:
         rows = np.array(source[part.start : part.stop], np.float64, order="C")
         if (np.abs(rows) > LARGEST).any():
             raise InputError(f"the data hold a number beyond {LARGEST:g}: remove such rows")
-        return part, rows
+    return rows.reshape(part.rows, math.prod(source.shape[1:]))
+
+
+@dataclass(frozen=True)
+class ArraySets:
+    """Whole arrays or datasets X (n, q), or None, and Y (n, d) or (n,) as the driver of a fit takes them."""
+
+    X: Any
+    Y: Any
+    where: str = ""
+
+    @property
+    def n(self) -> int:
+        return len(self.Y)
+
+    @property
+    def q(self) -> int | None:
+        return None if self.X is None else self.X.shape[1]
+
+    @property
+    def d(self) -> int:
+        return math.prod(self.Y.shape[1:])
+
+    def rows(self, share: Share, stream: bool, missing: bool) -> tuple[Floats | None, Floats]:
+        """Return copies of these rows of X and Y."""
+        return None if self.X is None else copy_rows(self.X, share), copy_rows(self.Y, share, missing)
+
+    @contextmanager
+    def open(self, comm: Comm) -> Iterator[ArraySets]:
+        """Check that all ranks were given the same shapes."""
+        for source in (self.X, self.Y):
+            if source is not None:
+                check_shapes(comm, source)
+        yield self
 
 
 def over_rows(
@@ -42,7 +81,9 @@ def over_rows(
     Called by all ranks. `work` gets a rank's rows, which may be none, and returns arrays of as many; BLAS has one
     thread meanwhile, and as many as before afterwards.
     """
-    _, rows = own_rows(comm, source, missing)
+    with raise_on_all_ranks(comm):
+        check_shapes(comm, source)
+        rows = copy_rows(source, share(len(source), comm.rank, comm.size), missing)
     with threadpool_limits(1):
         results = work(rows)
-    return [allgather_rows(comm, found) for found in results]
+    return [allgather_rows(comm, each) for each in results]

@@ -20,15 +20,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from mpigp.chunks import Share, chunk_count
+from mpigp.chunks import chunk_count
 from mpigp.errors import InputError
 from mpigp.experiments.cluster import WAYS, Cluster
 from mpigp.experiments.source import Source
 from mpigp.fit.objective import Objective
 from mpigp.fit.optimizers.gd import GradientDescent
 from mpigp.fit.optimizers.scg import SCG
-from mpigp.fit.setup import Options, begin, standardize
+from mpigp.fit.options import Options
+from mpigp.fit.setup import standardize
+from mpigp.fit.start.initialize import initialize
 from mpigp.mpi.communicator import raise_on_all_ranks
+from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.evaluator import EvaluationFailed, Evaluator
 from mpigp.mpi.rows import Rows
 from mpigp.types import Floats
@@ -143,7 +146,7 @@ def run(comm: Comm, Y: Floats, study: Study, job: Job) -> Run:
     began = time.perf_counter()
     n = len(Y)
     options = Options(model="gplvm", inducing=study.inducing, latent=study.latent)
-    start, mu, S = begin(comm, n, Share(0, n), None, Y, options, study.seed + job.repeat)
+    start, mu, S = initialize(None, DistributedRows(comm, n, Y), options, study.seed + job.repeat)
     rows = Rows(comm, n, mu, S, Y)
     cluster = Cluster(comm, rows, study.inducing, study.nodes, job.way or "recover")
     complete = Evaluator(comm, cluster.model, rows, study.inducing, study.latent)
@@ -183,7 +186,7 @@ def run_all(comm: Comm, alone: Comm, Y: Floats, study: Study, threads: int, told
     told : called after each run
     """
     Y = Y.copy()
-    standardize("scale", alone, len(Y), None, Y)
+    standardize("scale", None, DistributedRows(alone, len(Y), Y))
     mine = jobs(study, range(comm.rank, study.repeats, comm.size))
     with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(run, alone, Y, study, job) for job in mine]

@@ -19,7 +19,7 @@ from mpigp.experiments.fits import check_counts, figures, fitted, nearest
 from mpigp.experiments.source import Source
 from mpigp.gp.parameters import effective_dimensions
 from mpigp.mpi.communicator import raise_on_all_ranks
-from mpigp.mpi.fingerprint import fingerprint
+from mpigp.mpi.distributed_rows import DistributedRows, fingerprint
 from mpigp.types import Floats
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def conduct(comm: Comm, study: Study, source: Source, threads: int) -> Found | N
         if comm.rank == 0 and study.peer_python:
             peer.check(study.peer_python)
     runs = [ours(comm, Y, study, study.seed + number, threads) for number in range(study.repeats)]
-    data = fingerprint(MPI.COMM_SELF, 0, Y)
+    data = fingerprint(DistributedRows(MPI.COMM_SELF, len(Y), Y))
     theirs = None
     if study.peer_python is None:
         theirs = peer.recorded(data, study.latent, study.inducing)

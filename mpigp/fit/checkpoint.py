@@ -19,9 +19,9 @@ from mpigp.files.atomic import check_room, replacing
 from mpigp.files.model_file import VERSION, Standardization, check_version
 from mpigp.files.provenance import Timing, timing
 from mpigp.files.results import write_rows
-from mpigp.fit.loop import Fit
+from mpigp.fit.loop import Fit, Trace
 from mpigp.fit.objective import Objective
-from mpigp.fit.trace import Trace
+from mpigp.fit.setup import PreparedFit
 from mpigp.gp.bound import group_of_outputs
 from mpigp.kernels.registry import DEFAULT
 from mpigp.mpi.communicator import gather_rows
@@ -32,15 +32,9 @@ from mpigp.types import Comm
 OVERHEAD = 2**16  # bytes, and more, that HDF5 itself takes
 
 
-def save(
-    path: str,
-    comm: Comm,
-    fit: Fit,
-    options: dict[str, Any],
-    standardized: dict[str, Standardization],
-    made: dict[str, str],
-) -> None:
+def save(path: str, comm: Comm, prepared: PreparedFit, made: dict[str, str]) -> None:
     """Write the model at the fit's point, its trace, its checkpoint, and how it was made. Called by all ranks."""
+    fit, options, standardized = prepared.fit, prepared.identity, prepared.standardized
     timed = evaluate_at_solution(comm, fit)
     objective, optimizer = fit.objective, fit.optimizer
     rows = objective.evaluator.rows
@@ -61,7 +55,7 @@ def save(
             for name, values in latent.items():
                 write_rows(file, f"latent/{name}", comm, values, rows.n)
             file["checkpoint/options"] = json.dumps(options, sort_keys=True)
-            for name, value in (fit.numbers() | optimizer.numbers()).items():
+            for name, value in fit.numbers().items():
                 file[f"checkpoint/numbers/{name}"] = value
             for name, block in optimizer.vectors().items():
                 file[f"checkpoint/vectors/{name}/shared"] = block.shared
@@ -165,5 +159,4 @@ def load(file: h5py.File, fit: Fit, share: Share) -> None:
                 for place, segment in enumerate(vector):
                     segment[...] = group[f"local/{index}/{place}"][share.start : share.stop].ravel()
         series = {name: item[()].tolist() for name, item in file["trace"].items()}
-        fit.optimizer.restore(numbers)
-        fit.restore(Trace(**series), bool(numbers["held"]), int(numbers["before"]))
+        fit.restore(numbers, Trace(**series))

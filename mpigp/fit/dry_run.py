@@ -1,4 +1,4 @@
-"""What a fit would take, without running it."""
+"""Memory, messages and seconds of a fit, estimated without running it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from mpigp.chunks import chunk_rows, share
 from mpigp.data.streams import BLOCK_BYTES
-from mpigp.fit.setup import Options
+from mpigp.fit.options import Options
 from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import model_of
 from mpigp.mpi.evaluator import Evaluator
@@ -18,24 +18,28 @@ from mpigp.numerics.reproducible_sum import DIGITS
 from mpigp.types import Comm
 
 PROCESS = 100e6  # bytes of Python and its libraries
-VECTORS = {"lbfgs": 25, "scg": 6, "gd": 4}  # as long as mu and S together, that an optimiser holds
+VECTORS = {"lbfgs": 25, "scg": 6, "gd": 4}  # as long as mu and S together, that an optimizer holds
 BLOCKS = 5  # of a stream that are in memory at a time, in one form or another
-KEPT = {"lbfgs": 22, "scg": 3, "gd": 2}  # of them, that a copy for the death of ranks holds
-COPIES = 4  # the last two, each of its own rows and its neighbour's
+KEPT = {"lbfgs": 22, "scg": 3, "gd": 2}  # of them, that a partner copy holds
+COPIES = 4  # the last two, each of the rank's own rows and its neighbor's
 SAMPLE = 4  # chunks that are timed
 
 
 def row_numbers(options: Options, q: int, d: int, copies: bool) -> int:
-    """Return how many numbers a fit holds for each row in memory; `copies` where ranks keep some of each other's."""
+    """Return how many numbers a fit holds for each row in memory; `copies` where ranks keep partner copies."""
     latent = options.model == "gplvm"
     vectors = VECTORS[options.optimizer] + KEPT[options.optimizer] * COPIES * copies
     return d + q * (1 + 3 * latent) + 2 * q * latent * vectors
 
 
 def dry_run(
-    options: Options, comm: Comm, n: int, q: int, d: int, stream: bool = False, copies: bool = False
+    options: Options, comm: Comm, sizes: tuple[int, int, int], stream: bool = False, copies: bool = False
 ) -> dict[str, Any]:
-    """Print and return memory per rank, bytes per iteration, and seconds per iteration, estimated from a few chunks."""
+    """Print and return memory per rank, bytes per iteration, and seconds per iteration, estimated from a few chunks.
+
+    sizes : n, q and d.   stream : rows stay in their file.   copies : ranks keep partner copies
+    """
+    n, q, d = sizes
     m, latent = options.inducing, options.model == "gplvm"
     largest = max(share(n, rank, comm.size).rows for rank in range(comm.size))
     numbers = row_numbers(options, q, d, copies) - (d if latent else q + d) * stream

@@ -1,47 +1,56 @@
-"""Learning: iterations of an optimiser until the bound has converged, or the run is to stop."""
+"""The iterations of a fit: an optimizer's steps until the bound has converged, or a handler stops them."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from mpigp.fit.objective import Objective
-from mpigp.fit.optimizers import OPTIMIZERS
-from mpigp.fit.trace import Trace
+from mpigp.fit.optimizers import OPTIMIZERS, Optimizer
+from mpigp.fit.options import Settings
 from mpigp.gp.parameters import Globals
 from mpigp.mpi.vectors import MultiVector
 
 HELD = frozenset({"variance", "beta"})
-TRIAL = 50  # iterations after which starts are compared, once variance and beta are free
 WINDOW = 10  # iterations over which the relative change of the bound is taken
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How to learn.
+class Handler(Protocol):
+    """Something that happens after iterations of a fit, by a schedule of its own; every rank calls it after each."""
 
-    hold : iterations for which variance and beta are held at the start
-    tolerance : stop when the bound changes by less than this, relatively, per iteration (over the last WINDOW)
-    gradient_tolerance : stop when the gradient's norm falls below this
-    """
+    def __call__(self, fit: Fit) -> None:
+        """Look at the fit between two iterations; to stop it, set `fit.stopped` to the reason, on all ranks."""
 
-    optimizer: str = "lbfgs"
-    max_iter: int = 1000
-    hold: int = 30
-    fixed: frozenset[str] = frozenset()
-    tolerance: float = 1e-8
-    gradient_tolerance: float = 1e-4
+
+@dataclass
+class Trace:
+    """One entry per iteration: the bound, the gradient's norm, seconds since the start, evaluations since the start."""
+
+    bound: list[float] = field(default_factory=list)
+    gradient_norm: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    evaluations: list[int] = field(default_factory=list)
+
+    def add(self, bound: float, gradient_norm: float, seconds: float, evaluations: int) -> None:
+        """Add an iteration."""
+        for series, value in zip(vars(self).values(), (bound, gradient_norm, seconds, evaluations), strict=True):
+            series.append(value)
+
+    def copy(self) -> Trace:
+        """Return a trace of its own."""
+        return Trace(**{name: list(series) for name, series in vars(self).items()})
+
+    def __len__(self) -> int:
+        return len(self.bound)
 
 
 class Fit:
-    """A fit in progress: the optimiser, the iterations so far, and why it stopped.
+    """A fit in progress: the optimizer, the iterations so far, and why it stopped (empty while it goes on).
 
-    `alarm()` is asked once per iteration, on every rank, and says why the run is to stop now, or nothing.
-
-    resuming : what an earlier run made is to be restored, so the bound at the start is of no interest
+    resuming : the state of an earlier run will be restored, so the bound at the start is of no interest
     """
 
     def __init__(self, objective: Objective, settings: Settings, start: Globals, resuming: bool = False) -> None:
@@ -49,14 +58,14 @@ class Fit:
         self.trace = Trace()
         self.stopped = ""
         self.held = settings.hold > 0 and not settings.fixed >= HELD
-        self._before, self._evaluations = 0.0, 0  # seconds and evaluations of earlier runs and optimisers
+        self._before, self._evaluations = 0.0, 0  # seconds and evaluations of earlier runs and optimizers
         self._begin(objective.point(start), resuming)
 
     def _begin(self, point: MultiVector, resuming: bool = False) -> None:
-        """Make the optimiser, at this point."""
+        """Make the optimizer, at this point."""
         self.objective.fixed = self.settings.fixed | (HELD if self.held else frozenset())
         first = (lambda point, gradient: math.inf) if resuming else self.objective
-        self.optimizer = OPTIMIZERS[self.settings.optimizer](first, self.objective.space, point)
+        self.optimizer: Optimizer = OPTIMIZERS[self.settings.optimizer](first, self.objective.space, point)
         self.optimizer.objective = self.objective
 
     @property
@@ -71,8 +80,8 @@ class Fit:
     def evaluations(self) -> int:
         return self._evaluations + int(self.optimizer.evaluations)
 
-    def run(self, alarm: Callable[[], str], told: Callable[[Fit], None]) -> None:
-        """Iterate until there is a reason to stop; `told` is called after every iteration."""
+    def run(self, handlers: Iterable[Handler] = ()) -> None:
+        """Iterate until there is a reason to stop; the handlers are called after every iteration, in this order."""
         began = time.perf_counter()
         while not self.stopped:
             if self.held and self.iteration >= self.settings.hold:
@@ -90,11 +99,11 @@ class Fit:
             seconds = self._before + time.perf_counter() - began
             self.trace.add(self.bound, self.optimizer.gradient_norm, seconds, self.evaluations)
             self.stopped = self._converged()
-            told(self)
-            self.stopped = self.stopped or alarm()
+            for handler in handlers:
+                handler(self)
 
     def _release(self) -> None:
-        """Free what was held: a new problem, and a new optimiser for it."""
+        """Free the held parameters: a new problem, and a new optimizer for it."""
         self.held = False
         self._evaluations += self.optimizer.evaluations
         self._begin(self.optimizer.point)
@@ -110,38 +119,18 @@ class Fit:
             return "the bound's relative change fell below the tolerance"
         return ""
 
+    def vectors(self) -> dict[str, MultiVector]:
+        """Return the vectors that an exact continuation needs, by name."""
+        return self.optimizer.vectors()
+
     def numbers(self) -> dict[str, Any]:
-        """Return what, with the optimiser's, an exact continuation needs."""
-        return {"held": self.held, "before": self._evaluations}
+        """Return the numbers that an exact continuation needs beside the vectors and the trace, by name."""
+        return {"held": self.held, "before": self._evaluations} | self.optimizer.numbers()
 
-    def restore(self, trace: Trace, held: bool, evaluations: int) -> None:
-        """Take up a fit that stopped: the optimiser is filled in by the caller."""
-        self.trace, self.stopped = trace, ""
-        self.held, self._evaluations = held, evaluations
+    def restore(self, numbers: dict[str, Any], trace: Trace) -> None:
+        """Take up a fit that stopped, by its `numbers` and trace; its `vectors` have been filled in already."""
+        self.optimizer.restore(numbers)
+        self.trace, self.held, self._evaluations = trace, bool(numbers["held"]), int(numbers["before"])
         self._before = trace.seconds[-1] if len(trace) else 0.0
-        self.objective.fixed = self.settings.fixed | (HELD if held else frozenset())
+        self.objective.fixed = self.settings.fixed | (HELD if self.held else frozenset())
         self.stopped = self._converged()  # a fit that had converged stays so
-
-
-def best_start(
-    objective: Objective, settings: Settings, begin: Callable[[int], tuple[Globals, Any, Any]], seed: int, count: int
-) -> Globals:
-    """Return the globals of the best of `count` starts, after TRIAL iterations from each; its mu and S go to the rows.
-
-    `begin(seed)` makes a start: globals, mu and S.
-    """
-    rows = objective.evaluator.rows
-    best: tuple[float, Globals, Any, Any] | None = None
-    for number in range(count):
-        start, mu, S = begin(seed + number)
-        if S is not None and rows.S is not None:
-            rows.mu[...], rows.S[...] = mu, S
-        trial = Fit(objective, replace(settings, max_iter=settings.hold + TRIAL), start)
-        trial.run(lambda: "", lambda fit: None)
-        if best is None or trial.bound > best[0]:
-            best = trial.bound, start, mu, S
-    assert best is not None
-    _, start, mu, S = best
-    if S is not None and rows.S is not None:
-        rows.mu[...], rows.S[...] = mu, S
-    return start

@@ -1,7 +1,7 @@
-"""Copies of a fit in memory: each rank keeps its own rows' state at an iteration, and that of the rank before it.
+"""Partner copies of a fit: each rank keeps the state of its own rows at an iteration, and that of the rank before it.
 
-When ranks die, the others still hold all rows between them, unless two neighbours died at once: what a rank lost, the
-next one has. From its copies a fit goes on with the same bits on the ranks that are left.
+When ranks fail, the others still hold all rows between them, unless two neighbors failed at once: the next rank has the
+state of the one that is lost. From these copies the fit goes on with the same bits on the ranks that are left.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpigp.chunks import share
-from mpigp.fit.loop import Fit
-from mpigp.fit.trace import Trace
+from mpigp.fit.loop import Fit, Trace
 from mpigp.mpi.ulfm import confirm
 from mpigp.mpi.vectors import MultiVector
 from mpigp.types import Comm, Floats
@@ -49,7 +48,7 @@ def take(comm: Comm, fit: Fit, old: Copy | None = None) -> Copy:
     old : one whose memory may be used again, which is faster than new
     """
     n, q = fit.objective.evaluator.rows.n, fit.objective.q
-    blocks = fit.optimizer.vectors().values()
+    blocks = fit.vectors().values()
     parts = [by_row(block, share(n, comm.rank, comm.size).rows, q) for block in blocks]
     reuse = old is not None and (old.rank, old.size) == (comm.rank, comm.size)
     rows = np.concatenate(parts, out=old.rows if reuse and old is not None else None)
@@ -58,10 +57,9 @@ def take(comm: Comm, fit: Fit, old: Copy | None = None) -> Copy:
     before_shape = len(rows), share(n, (comm.rank - 1) % comm.size, comm.size).rows, q
     before = old.before if reuse and old is not None else np.empty(before_shape)
     comm.Sendrecv(rows, (comm.rank + 1) % comm.size, recvbuf=before, source=(comm.rank - 1) % comm.size)
-    numbers = {name: np.array(value) for name, value in (fit.numbers() | fit.optimizer.numbers()).items()}
-    trace = Trace(**{name: list(series) for name, series in vars(fit.trace).items()})
+    numbers = {name: np.array(value) for name, value in fit.numbers().items()}
     confirm(comm)
-    return Copy(fit.iteration, comm.rank, comm.size, rows, before, shared, numbers, trace)
+    return Copy(fit.iteration, comm.rank, comm.size, rows, before, shared, numbers, fit.trace.copy())
 
 
 def by_row(block: MultiVector, rows: int, q: int) -> Floats:
@@ -71,7 +69,7 @@ def by_row(block: MultiVector, rows: int, q: int) -> Floats:
 
 def size_of(fit: Fit) -> int:
     """Return the bytes of this rank's part of a copy."""
-    return sum(block.local.nbytes + block.shared.nbytes for block in fit.optimizer.vectors().values())
+    return sum(block.local.nbytes + block.shared.nbytes for block in fit.vectors().values())
 
 
 class Holder(NamedTuple):
@@ -146,24 +144,22 @@ def restore(comm: Comm, fit: Fit, copy: Copy, held: list[Holder]) -> None:
             _put(fit, own.rows, first - own.start, piece)
             place[source] += size
     place_shared = 0
-    for block in fit.optimizer.vectors().values():
+    for block in fit.vectors().values():
         block.shared[...] = copy.shared[place_shared : place_shared + block.shared.size].reshape(block.shared.shape)
         place_shared += block.shared.size
-    fit.optimizer.restore(copy.numbers)
-    trace = Trace(**{name: list(series) for name, series in vars(copy.trace).items()})
-    fit.restore(trace, bool(copy.numbers["held"]), int(copy.numbers["before"]))
+    fit.restore(copy.numbers, copy.trace.copy())
 
 
 def _put(fit: Fit, rows: int, first: int, piece: Floats) -> None:
-    """Put a piece (vectors, ., q), which begins at the rank's row `first` of `rows`, into the optimiser's vectors."""
+    """Put a piece (vectors, ., q), which begins at the rank's row `first` of `rows`, into the optimizer's vectors."""
     vector = 0
-    for block in fit.optimizer.vectors().values():
+    for block in fit.vectors().values():
         local = by_row(block, rows, piece.shape[2])
         local[:, first : first + piece.shape[1]] = piece[vector : vector + len(local)]
         vector += len(local)
 
 
-class PartnerCheckpoints:
+class PartnerCopies:
     """Keeps a copy of a fit fresh, for a small share of its time; count and seconds are of all that were taken."""
 
     def __init__(self) -> None:

@@ -1,10 +1,9 @@
-"""What a person sees of a fit: a live line on a terminal, a plain line now and then in a log, and a file of metrics."""
+"""The progress of a fit, as rank 0 shows it: a line on a terminal or in a log, and a file of metrics."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from typing import IO
 
@@ -13,34 +12,31 @@ from mpigp.fit.loop import Fit
 EVERY_SECONDS = 5.0  # between the lines of a log
 
 
-class Progress:
-    """Shows a fit's iterations on `stream`, and writes each to the `metrics` file (JSON lines) where there is one."""
+def shares(fit: Fit) -> dict[str, float]:
+    """Return the shares of the time that went into computing, waiting, and messages."""
+    seconds = fit.objective.evaluator.phases.seconds
+    total = sum(seconds.values()) or 1.0
+    return {
+        "compute": (seconds["statistics"] + seconds["gradients"] + seconds["bound"]) / total,
+        "wait": seconds["wait"] / total,
+        "messages": (seconds["broadcast"] + seconds["reduce"]) / total,
+    }
 
-    def __init__(self, stream: IO[str] | None, metrics: IO[str] | None) -> None:
-        self.stream, self.metrics = stream, metrics
-        self.live = stream is not None and stream.isatty()
+
+class Progress:
+    """A handler that shows the iterations: a live line on a terminal, a plain line now and then elsewhere."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream, self.live = stream, stream.isatty()
         self._last = -EVERY_SECONDS
 
     def __call__(self, fit: Fit) -> None:
         """Show the iteration that has just ended."""
-        seconds = fit.objective.evaluator.phases.seconds
-        total = sum(seconds.values()) or 1.0
-        share = {
-            "compute": (seconds["statistics"] + seconds["gradients"] + seconds["bound"]) / total,
-            "wait": seconds["wait"] / total,
-            "messages": (seconds["broadcast"] + seconds["reduce"]) / total,
-        }
-        trace = fit.trace
-        if self.metrics is not None:
-            record = {"iteration": fit.iteration, **{name: series[-1] for name, series in vars(trace).items()}, **share}
-            self.metrics.write(json.dumps(record) + "\n")
-            self.metrics.flush()
-        if self.stream is None:
-            return
         now = time.monotonic()
         if not self.live and not fit.stopped and now - self._last < EVERY_SECONDS:
             return
         self._last = now
+        trace, share = fit.trace, shares(fit)
         each = trace.seconds[-1] / fit.iteration
         left = (fit.settings.max_iter - fit.iteration) * each
         text = (
@@ -51,14 +47,36 @@ class Progress:
         self.stream.write(f"\r\x1b[K{text}" if self.live else f"{text}\n")
         self.stream.flush()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Leave the live line."""
-        if self.live and self.stream is not None:
+        if self.live:
             self.stream.write("\n")
 
 
+class Metrics:
+    """A handler that writes one JSON object per iteration to a file.
+
+    kept : iterations that a resumed fit begins with: their records stay, those that a killed run wrote later go
+    """
+
+    def __init__(self, path: str, kept: int) -> None:
+        if kept:
+            keep_records(path, kept)
+        self.file = open(path, "a" if kept else "w")  # noqa: SIM115 - closed by `close`
+
+    def __call__(self, fit: Fit) -> None:
+        """Write the iteration that has just ended."""
+        last = {name: series[-1] for name, series in vars(fit.trace).items()}
+        self.file.write(json.dumps({"iteration": fit.iteration, **last, **shares(fit)}) + "\n")
+        self.file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+
 def keep_records(path: str, iterations: int) -> None:
-    """Take from a file of metrics what a run that was killed wrote behind its last checkpoint."""
+    """Remove from a file of metrics what a run that was killed wrote after its last checkpoint."""
     if not os.path.isfile(path):
         return
     with open(path, "r+b") as file:
@@ -72,8 +90,3 @@ def keep_records(path: str, iterations: int) -> None:
                 break
             length += len(line)
         file.truncate(length)
-
-
-def output() -> IO[str]:
-    """Return the stream that progress goes to."""
-    return sys.stderr

@@ -1,4 +1,4 @@
-"""Reasons to stop a run before its end: signals and the time limit, agreed on by all ranks."""
+"""Schedules, and requests to stop a fit before its end: both agreed on by all ranks."""
 
 from __future__ import annotations
 
@@ -9,54 +9,74 @@ from types import FrameType
 
 import numpy as np
 
+from mpigp.fit.loop import Fit
+from mpigp.fit.options import Interval
 from mpigp.types import Comm
 
 MARGIN = 1.5  # of the longest iteration so far must be left before the limit
 SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
+REASONS = {1000: "the time limit was reached", 1001: "the callback asked for it"}
+TIME_LIMIT, CALLBACK = REASONS
+
+
+class Schedule:
+    """Says when something is due: every so many iterations, or seconds by rank 0's clock."""
+
+    def __init__(self, every: Interval) -> None:
+        self.iterations, self.seconds = every
+        self._next = time.monotonic() + self.seconds
+
+    def due(self, comm: Comm, iteration: int) -> bool:
+        """Return whether it is due after this iteration; the same on all ranks. Collective."""
+        if self.iterations and iteration % self.iterations == 0:
+            return True
+        if self.seconds == math.inf:
+            return False
+        now = time.monotonic()
+        passed = bool(comm.bcast(now > self._next))
+        if passed:
+            self._next = now + self.seconds
+        return passed
 
 
 class StopRequests:
-    """Notes the signals of this rank, and watches rank 0's clock; `agreed()` makes any rank's reason everybody's.
+    """A handler that stops the fit when a signal reached any rank, the time limit is near, or a callback asks for it.
 
     limit : seconds from now that the run may take, another iteration included; inf for no limit
-    period : seconds between the times when `due()` is true; inf for never
+    signals : whether signals count; they do from now on
     """
 
-    def __init__(self, comm: Comm, limit: float, period: float = math.inf) -> None:
-        self.comm, self.end, self.period = comm, time.monotonic() + limit, period
-        self._next = time.monotonic() + period
+    def __init__(self, comm: Comm, limit: float = math.inf, signals: bool = False) -> None:
+        self.comm, self.end = comm, time.monotonic() + limit
+        self.requested = 0  # the signal's number, or a key of REASONS
+        self.stopped = False  # whether this is why the fit stopped
         self._last, self._longest = time.monotonic(), 0.0
-        self._signal = 0
-        for each in SIGNALS:
+        for each in SIGNALS if signals else ():
             signal.signal(each, self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self._signal = number
+        self.requested = number
 
     def begin(self) -> None:
         """Start to count iterations: what came before was none."""
         self._last = time.monotonic()
 
-    def due(self) -> bool:
-        """Return whether a period has passed by rank 0's clock. Called by all ranks."""
-        if self.period == math.inf:
-            return False
-        now = time.monotonic()
-        passed = bool(self.comm.bcast(now > self._next))
-        if passed:
-            self._next = now + self.period
-        return passed
+    def __call__(self, fit: Fit) -> None:
+        """Stop the fit, where a rank asks for it and it has not ended anyway."""
+        if not fit.stopped:
+            fit.stopped = self.agreed()
+            self.stopped = bool(fit.stopped)
 
     def agreed(self) -> str:
-        """Return why the run is to stop, or nothing; the same on every rank. Called by all ranks."""
+        """Return why the fit is to stop, or nothing; the same on every rank. Collective."""
         from mpi4py import MPI
 
         now = time.monotonic()
         self._longest, self._last = max(self._longest, now - self._last), now
         late = self.comm.rank == 0 and now + MARGIN * self._longest > self.end
-        codes = np.array([self._signal or (1000 if late else 0)])
+        codes = np.array([self.requested or (TIME_LIMIT if late else 0)])
         self.comm.Allreduce(MPI.IN_PLACE, codes, op=MPI.MAX)
         code = int(codes[0])
         if code == 0:
             return ""
-        return "the time limit was reached" if code == 1000 else f"{signal.Signals(code).name} was received"
+        return REASONS.get(code) or f"{signal.Signals(code).name} was received"

@@ -1,9 +1,9 @@
-"""Entries of Y that are missing: outputs in groups that the same rows have.
+"""Missing entries of Y: the outputs are grouped by which rows have them.
 
 Given q(X), the bound of the GPLVM is a sum over outputs, and an entry that is missing takes no part in it: output j
 needs Ψ2 over the rows that have it alone. Outputs that the same rows have share one Ψ2, so what counts is the number of
 groups: each costs two multiplications more for every exponential of a pair, m(m+1)/2 numbers more in each round's
-message, and the factorisations of m × m matrices once more on the master.
+message, and the factorizations of m × m matrices once more on the master.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpigp.data.streams import Columns
 from mpigp.errors import InputError
 from mpigp.gp.bound import Group
-from mpigp.mpi.totals import extremes, row_sums
+from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.types import Comm, Floats
 
 
@@ -34,12 +33,13 @@ class Patterns(NamedTuple):
     observed: Floats
     group: NDArray[np.intp]
 
-    def groups(self, comm: Comm, n: int, Y: Columns) -> list[Group]:
-        """Return the groups over the rows of all ranks; missing entries of Y (rows, d) are zero."""
-        low, high = extremes(comm, Y)
-        limit = n * np.maximum(np.maximum(-low, high) ** 2, 1e-300)
-        squares = row_sums(comm, n, Y, lambda y: (y * y).sum(axis=0), limit)
-        counts = row_sums(comm, n, self.observed, lambda o: o.sum(axis=0), np.full(self.observed.shape[1], float(n)))
+    def groups(self, Y: DistributedRows) -> list[Group]:
+        """Return the groups over the rows of all ranks; missing entries of Y (n, d) are zero. Collective."""
+        low, high = Y.extremes()
+        limit = Y.n * np.maximum(np.maximum(-low, high) ** 2, 1e-300)
+        squares = Y.sum(lambda y: (y * y).sum(axis=0), limit)
+        observed, most = Y.with_local(self.observed), np.full(self.observed.shape[1], float(Y.n))
+        counts = observed.sum(lambda o: o.sum(axis=0), most)
         members = [np.flatnonzero(self.group == k) for k in range(self.observed.shape[1])]
         return [
             Group(outputs, int(count), float(squares[outputs].sum()))

@@ -11,8 +11,8 @@ from mpigp import native
 from mpigp.chunks import chunk_count, chunk_rows
 from mpigp.data.streams import Columns, Stream, blocks
 from mpigp.gp.bound import Group
+from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.missing import Patterns
-from mpigp.mpi.totals import extremes, row_sums
 from mpigp.types import Comm, Floats
 
 
@@ -31,7 +31,7 @@ class Rows:
     ----------
     n : rows of all ranks together
     mu : (rows, q), latent means, or the inputs X in regression.   S : (rows, q) or None.   Y : (rows, d)
-        float64, row-major. The optimiser changes mu and S in place. Y may stay in its file, and X with it.
+        float64, row-major. The optimizer changes mu and S in place. Y may stay in its file, and X with it.
     patterns : which entries of Y are missing (they are zero), where some are; Y is in memory then
 
     Attributes
@@ -52,9 +52,10 @@ class Rows:
         self._observed = None if patterns is None else patterns.observed
         self.gradients = {} if S is None else {"mu": np.zeros_like(S), "S": np.zeros_like(S)}
         self._whole = None if isinstance(Y, Stream) else next(self._blocks())
-        self.lowest, self.highest = extremes(comm, mu)
-        self.absolute_Y, YY = _totals(comm, n, Y)
-        self.groups = [Group(np.arange(Y.shape[1]), n, YY)] if patterns is None else patterns.groups(comm, n, Y)
+        outputs = DistributedRows(comm, n, Y)
+        self.lowest, self.highest = outputs.with_local(mu).extremes()
+        self.absolute_Y, YY = _totals(outputs)
+        self.groups = [Group(np.arange(Y.shape[1]), n, YY)] if patterns is None else patterns.groups(outputs)
 
     @property
     def chunks(self) -> int:
@@ -74,13 +75,13 @@ class Rows:
             yield Block(rows, -(-len(Y) // self.chunk), gradients)
 
 
-def _totals(comm: Comm, n: int, Y: Columns) -> tuple[Floats, float]:
+def _totals(Y: DistributedRows) -> tuple[Floats, float]:
     """Return Σ|Y_i| (d,) and ΣY_iY_iᵀ over the rows of all ranks, the same bits on any number of them."""
 
     def sums(Y: Floats) -> Floats:
         return np.append(np.abs(Y).sum(axis=0), (Y * Y).sum(axis=0).sum())
 
-    low, high = extremes(comm, Y)
+    low, high = Y.extremes()
     largest = np.maximum(-low, high)
-    *absolute, YY = row_sums(comm, n, Y, sums, n * np.append(largest, float(np.vdot(largest, largest))))
+    *absolute, YY = Y.sum(sums, Y.n * np.append(largest, float(np.vdot(largest, largest))))
     return np.array(absolute), float(YY)

@@ -7,10 +7,11 @@ import numpy as np
 from mpi4py import MPI
 from threadpoolctl import threadpool_limits
 
-from mpigp.chunks import share
+from mpigp.chunks import Share, share
 from mpigp.fit.start.inducing import greedy, kmeans, random_rows
 from mpigp.fit.start.pca import pca, random_latent
 from mpigp.fit.start.standardize import standardization
+from mpigp.mpi.distributed_rows import DistributedRows
 
 SIZES = {  # n: (d, q, m)
     1: (1, 1, 1),
@@ -32,20 +33,20 @@ def initialize(comm: MPI.Comm, n: int, d: int, q: int, m: int) -> dict[str, np.n
         Y[:, 1], Y[:, 2] = Y[:, 0], 0.1  # one direction only
     start, stop = share(n, comm.rank, comm.size)
     own = Y[start:stop].copy()
-    found, constant = standardization(comm, n, own, "scale")
+    found, constant = standardization(DistributedRows(comm, n, own), "scale")
     own = found.apply(own)
-    mu = pca(comm, n, own, q)
+    mu = pca(DistributedRows(comm, n, own), q)
     everywhere = {
         "mean": found.mean,
         "scale": found.scale,
         "constant": np.array(constant, int),
-        "greedy": greedy(comm, n, start, mu, m, np.linspace(0.2, 1.5, q)),
-        "kmeans": kmeans(comm, n, start, mu, m, 1),
-        "random_rows": random_rows(comm, n, start, mu, m, 1),
+        "greedy": greedy(DistributedRows(comm, n, mu), m, np.linspace(0.2, 1.5, q)),
+        "kmeans": kmeans(DistributedRows(comm, n, mu), m, 1),
+        "random_rows": random_rows(DistributedRows(comm, n, mu), m, 1),
     }
     for name, values in everywhere.items():
         assert len(set(comm.allgather(values.tobytes()))) == 1, f"{name} differs between ranks"
-    local = {"pca_rows": mu, "random_latent_rows": random_latent(n, start, stop, q, 2), "standardised_rows": own}
+    local = {"pca_rows": mu, "random_latent_rows": random_latent(n, Share(start, stop), q, 2), "standardised_rows": own}
     return everywhere | {name: np.concatenate(comm.allgather(values)) for name, values in local.items()}
 
 

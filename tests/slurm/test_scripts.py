@@ -35,7 +35,7 @@ FOUR = ("--nodes=2", "--ntasks-per-node=2")
 THREADS = (*TWO, "--cpus-per-task=2")
 SLOW = """\
 import os, time
-from mpigp.fit.trace import Trace
+from mpigp.fit.loop import Trace
 def slowly(trace, *words, add=Trace.add):
     time.sleep(float(os.environ["PAUSE"]))
     add(trace, *words)

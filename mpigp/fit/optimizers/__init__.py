@@ -1,18 +1,41 @@
-"""Optimisers over vectors that are spread over ranks, for any objective.
-
-An objective is called with a point (a Block of one vector) and a place for the gradient; it returns the value that is
-to be minimised, the same on every rank, and inf where it has none. An optimiser holds `point`, `value`,
-`gradient_norm` and `evaluations`; `step()` makes one iteration and is False when none lowers the value any more.
-All that an exact continuation needs are `vectors()`, its blocks by name, and `numbers()`, small arrays by name; with
-the former filled in, `restore()` takes the latter.
-"""
+"""Optimizers over vectors that are spread over ranks, for any objective."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from mpigp.fit.optimizers.gd import GradientDescent
 from mpigp.fit.optimizers.lbfgs import LBFGS
 from mpigp.fit.optimizers.scg import SCG
+from mpigp.mpi.vectors import MultiVector
 
-OPTIMIZERS: dict[str, Any] = {"lbfgs": LBFGS, "scg": SCG, "gd": GradientDescent}
+
+class Optimizer(Protocol):
+    """Minimizes an objective, which is called with a point (one vector) and a place for the gradient there.
+
+    The objective returns its value, the same on every rank, and inf where it has none.
+    """
+
+    objective: Callable[[MultiVector, MultiVector], float]
+    point: MultiVector
+    value: float
+    evaluations: int
+
+    @property
+    def gradient_norm(self) -> float: ...
+
+    def step(self) -> bool:
+        """Make one iteration; False where no step lowers the value any more."""
+
+    def vectors(self) -> dict[str, MultiVector]:
+        """Return the vectors that an exact continuation needs, by name."""
+
+    def numbers(self) -> dict[str, Any]:
+        """Return the small arrays that an exact continuation needs, by name."""
+
+    def restore(self, numbers: dict[str, Any]) -> None:
+        """Continue from these numbers; the vectors have been put into `vectors()` already."""
+
+
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"lbfgs": LBFGS, "scg": SCG, "gd": GradientDescent}

@@ -1,7 +1,6 @@
-"""Inducing inputs to start from: rows of the inputs that explain the others, cluster centres, or random rows.
+"""Inducing inputs to start from: rows of the inputs that explain the others, cluster centers, or random rows.
 
-Every function gets this rank's rows X (rows, q), the first of which is row `start` of n, and returns the same Z (m, q)
-on all ranks.
+Every function takes the inputs X (n, q) of all ranks and returns the same Z (m, q) on all of them.
 """
 
 from __future__ import annotations
@@ -10,16 +9,12 @@ from bisect import bisect_right
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from mpigp.chunks import chunk_rows, share
-from mpigp.data.streams import Columns, blocks
 from mpigp.errors import InputError
-from mpigp.mpi.totals import extremes, row_sums
-from mpigp.types import Comm, Floats
-
-Indices = NDArray[np.int64]
+from mpigp.mpi.distributed_rows import DistributedRows
+from mpigp.types import Comm, Floats, Words
 
 ROWS_STREAM = 2  # keeps these random numbers apart from others of the same seed
 GREEDY_ROWS = 20_000
@@ -27,16 +22,16 @@ EXPLAINED = 1e-10
 """Conditional variance, of a prior variance of one, below which a row adds nothing but rounding."""
 
 
-def random_rows(comm: Comm, n: int, start: int, X: Columns, m: int, seed: int) -> Floats:
+def random_rows(X: DistributedRows, m: int, seed: int) -> Floats:
     """Return m distinct rows, drawn by their numbers from the seed alone, in the order of the data."""
-    _check(n, m)
-    return _take(comm, start, X, _draw(n, m, seed))
+    _check(X.n, m)
+    return X.take(_draw(X.n, m, seed))
 
 
-def greedy(comm: Comm, n: int, start: int, X: Columns, m: int, alpha: Floats, seed: int = 0) -> Floats:
+def greedy(X: DistributedRows, m: int, alpha: Floats, seed: int = 0) -> Floats:
     """Return rows chosen one after the other, each that whose function value the ones before explain least.
 
-    This is the pivoted Cholesky factorisation of k(x, x') = exp(−½ Σ α_q (x_q − x'_q)²). With the conditional variances
+    This is the pivoted Cholesky factorization of k(x, x') = exp(−½ Σ α_q (x_q − x'_q)²). With the conditional variances
     v, initially 1, step j takes the pivot p = argmax v (of equals, the first row) and
 
         L_j = (k(·, x_p) − Σ_{i<j} L_i L_ip) / √v_p      v ← v − L_j²
@@ -51,9 +46,9 @@ def greedy(comm: Comm, n: int, start: int, X: Columns, m: int, alpha: Floats, se
     """
     from mpi4py import MPI
 
-    _check(n, m)
-    looked_at = min(n, max(GREEDY_ROWS, m))
-    candidates = _take(comm, start, X, _draw(n, looked_at, seed))
+    _check(X.n, m)
+    comm, looked_at = X.comm, min(X.n, max(GREEDY_ROWS, m))
+    candidates = X.take(_draw(X.n, looked_at, seed))
     chosen: list[int] = []
     with threadpool_limits(limits=1, user_api="blas"):
         factor = _Factor(comm, candidates * np.sqrt(alpha), m)
@@ -71,15 +66,15 @@ def greedy(comm: Comm, n: int, start: int, X: Columns, m: int, alpha: Floats, se
     return candidates[[*chosen, *filled]]
 
 
-def kmeans(comm: Comm, n: int, start: int, X: Columns, m: int, seed: int, iterations: int = 20) -> Floats:
-    """Return cluster centres by Lloyd's algorithm, started from random rows; an empty cluster keeps its centre."""
-    Z = random_rows(comm, n, start, X, m, seed)
+def kmeans(X: DistributedRows, m: int, seed: int, iterations: int = 20) -> Floats:
+    """Return cluster centers by Lloyd's algorithm, started from random rows; an empty cluster keeps its center."""
+    Z = random_rows(X, m, seed)
     origin = Z.mean(axis=0)
-    low, high = extremes(comm, X)
-    bound = np.tile(n * np.append(np.maximum(-low, high), 1.0), (m, 1))
+    low, high = X.extremes()
+    bound = np.tile(X.n * np.append(np.maximum(-low, high), 1.0), (m, 1))
     with threadpool_limits(limits=1, user_api="blas"):
         for _ in range(iterations):
-            totals = row_sums(comm, n, X, partial(_sums_and_counts, Z=Z, origin=origin), bound)
+            totals = X.sum(partial(_sums_and_counts, Z=Z, origin=origin), bound)
             sums, counts = totals[:, :-1], totals[:, -1:]
             moved = np.where(counts > 0, sums / np.maximum(counts, 1.0), Z)
             if (moved == Z).all():
@@ -89,13 +84,13 @@ def kmeans(comm: Comm, n: int, start: int, X: Columns, m: int, seed: int, iterat
 
 
 def _sums_and_counts(rows: Floats, Z: Floats, origin: Floats) -> Floats:
-    """Return the sum (m, q) of the rows nearest to each centre Z (m, q), and in a last column their number.
+    """Return the sum (m, q) of the rows nearest to each center Z (m, q), and in a last column their number.
 
-    ‖x − z‖² less what all centres share is ‖z‖² − 2 xᵀz, which keeps its digits when x and z are taken from an origin
+    ‖x − z‖² less what all centers share is ‖z‖² − 2 xᵀz, which keeps its digits when x and z are taken from an origin
     amid them.
     """
-    centres = Z - origin
-    nearest = np.argmin((centres * centres).sum(axis=1) - 2.0 * ((rows - origin) @ centres.T), axis=1)
+    centers = Z - origin
+    nearest = np.argmin((centers * centers).sum(axis=1) - 2.0 * ((rows - origin) @ centers.T), axis=1)
     values = np.column_stack([rows, np.ones(len(rows))])
     columns = values.shape[1]
     place = nearest[:, None] * columns + np.arange(columns)
@@ -153,21 +148,9 @@ class _Factor:
 
 def _check(n: int, m: int) -> None:
     if m > n:
-        raise InputError(f"--inducing {m}: the data have {n} rows: choose at most {n} inducing points")
+        raise InputError(f"inducing: is {m}, but there are {n} rows: give at most as many inducing points as rows")
 
 
-def _draw(n: int, m: int, seed: int) -> Indices:
+def _draw(n: int, m: int, seed: int) -> Words:
     """Return m of the numbers below n, in order."""
     return np.sort(np.random.default_rng([seed, ROWS_STREAM]).choice(n, m, replace=False, shuffle=False))
-
-
-def _take(comm: Comm, start: int, X: Columns, numbers: Indices) -> Floats:
-    """Return the rows of these numbers, which are in order, from whichever rank has them."""
-    from mpi4py import MPI
-
-    rows = np.zeros((len(numbers), X.shape[1]))
-    for origin, (block,) in blocks(X):
-        first, last = np.searchsorted(numbers, (start + origin, start + origin + len(block)))
-        rows[first:last] = block[numbers[first:last] - start - origin]
-    comm.Allreduce(MPI.IN_PLACE, rows.view(np.int64), op=MPI.SUM)  # bits: all other ranks have zeros there
-    return rows

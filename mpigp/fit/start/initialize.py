@@ -4,58 +4,63 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpigp.chunks import Share
 from mpigp.data.hdf5 import reading
 from mpigp.data.streams import Columns
-from mpigp.errors import InputError
 from mpigp.files.model_file import read_latent
+from mpigp.fit.options import Options
 from mpigp.fit.start import inducing
 from mpigp.fit.start.pca import pca, random_latent
 from mpigp.fit.start.standardize import standardization
 from mpigp.gp.parameters import Globals
 from mpigp.mpi.communicator import raise_on_all_ranks
-from mpigp.types import Comm, Floats
+from mpigp.mpi.distributed_rows import DistributedRows
+from mpigp.types import Floats
 
 SIGNAL_TO_NOISE = 100.0
 LATENT_VARIANCE = 0.1
-PLACEMENTS = ("random", "greedy", "kmeans")
 
 
-def latent(comm: Comm, n: int, share: Share, Y: Columns, q: int, init: str, seed: int) -> tuple[Floats, Floats]:
-    """Return the first mu and S (rows, q): by `pca`, `random`, or those of a model file."""
+def initialize(
+    X: DistributedRows | None, Y: DistributedRows, options: Options, seed: int
+) -> tuple[Globals, Columns, Floats | None]:
+    """Return the first globals, and this rank's mu and S (rows, q), from standardized rows. Collective.
+
+    X : (n, q), or None for a GPLVM, whose latent points are found here; in regression mu is X, and S None
+    """
+    if X is not None:
+        return first_globals(X, Y, options, seed), X.local, None
+    mu, S = latent(Y, options, seed)
+    return first_globals(Y.with_local(mu), Y, options, seed), mu, S
+
+
+def latent(Y: DistributedRows, options: Options, seed: int) -> tuple[Floats, Floats]:
+    """Return the first mu and S (rows, q) of the outputs Y (n, d): by `pca`, `random`, or those of a model file."""
+    q, init = options.latent, options.init
+    assert q is not None
     if init == "pca":
-        mu = pca(comm, n, Y, q)
+        mu = pca(Y, q)
     elif init == "random":
-        mu = random_latent(n, share.start, share.stop, q, seed)
+        mu = random_latent(Y.n, Y.share, q, seed)
     else:
-        with raise_on_all_ranks(comm), reading(init) as file:
-            return read_latent(file, n, q, share.start, share.stop)
+        with raise_on_all_ranks(Y.comm), reading(init) as file:
+            return read_latent(file, Y.n, q, *Y.share)
     return np.ascontiguousarray(mu), np.full(mu.shape, LATENT_VARIANCE)
 
 
-def place(comm: Comm, n: int, start: int, X: Columns, m: int, how: str, alpha: Floats, seed: int) -> Floats:
-    """Return the inducing points (m, q), among or between the rows X of all ranks."""
-    if m > n:
-        raise InputError(f"--inducing: is {m}, but there are {n} rows: give at most as many inducing points as rows")
-    if how == "greedy":
-        return inducing.greedy(comm, n, start, X, m, alpha, seed)
-    if how == "kmeans":
-        return inducing.kmeans(comm, n, start, X, m, seed)
-    return inducing.random_rows(comm, n, start, X, m, seed)
+def first_globals(X: DistributedRows, Y: DistributedRows, options: Options, seed: int) -> Globals:
+    """Return the first globals, of inputs or latent means X (n, q) and outputs Y (n, d).
 
-
-def start_globals(
-    comm: Comm, n: int, start: int, mu: Columns, Y: Columns, m: int, placement: str, long: bool, seed: int
-) -> Globals:
-    """Return the first globals.
-
-    Lengthscales come from the spread of the inputs: one standard deviation for latent points, √q of them for inputs of
-    regression (`long`), whose distances grow with their number. The variance is that of the outputs, and the noise a
+    Lengthscales come from the spread of the inputs: one standard deviation for latent points, √q of them for the inputs
+    of regression, whose distances grow with their number. The variance is that of the outputs, and the noise a
     hundredth of it.
     """
-    q = mu.shape[1]
-    spread = standardization(comm, n, mu, "scale")[0].scale
-    alpha = 1 / (spread**2 * (q if long else 1))
-    variance = float(np.mean(standardization(comm, n, Y, "scale")[0].scale ** 2))
-    Z = place(comm, n, start, mu, m, placement, alpha, seed)
+    spread = standardization(X, "scale")[0].scale
+    alpha = 1 / (spread**2 * (X.columns if options.model == "regression" else 1))
+    variance = float(np.mean(standardization(Y, "scale")[0].scale ** 2))
+    if options.placement == "greedy":
+        Z = inducing.greedy(X, options.inducing, alpha, seed)
+    elif options.placement == "kmeans":
+        Z = inducing.kmeans(X, options.inducing, seed)
+    else:
+        Z = inducing.random_rows(X, options.inducing, seed)
     return Globals(np.ascontiguousarray(Z), variance, alpha, SIGNAL_TO_NOISE / variance)

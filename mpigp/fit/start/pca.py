@@ -6,11 +6,11 @@ import numpy as np
 import scipy
 from threadpoolctl import threadpool_limits
 
-from mpigp.chunks import chunk_rows, share
-from mpigp.data.streams import Columns, blocks
+from mpigp.chunks import Share, chunk_rows
+from mpigp.data.streams import blocks
 from mpigp.errors import InputError
 from mpigp.fit.start.standardize import power_of_two, standardization
-from mpigp.mpi.totals import extremes, row_sums
+from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.types import Comm, Floats
 
 LATENT_STREAM = 1  # keeps these random numbers apart from others of the same seed
@@ -20,58 +20,49 @@ NO_VARIANCE = 1e-12  # of the largest: such directions are rounding
 FILL_DEVIATION = 0.1
 
 
-def random_latent(n: int, start: int, stop: int, q: int, seed: int) -> Floats:
-    """Return rows [start, stop) of n standard normal latent means (n, q); each chunk has a generator of its own."""
-    rows, chunk = np.empty((stop - start, q)), chunk_rows(n)
+def random_latent(n: int, rows: Share, q: int, seed: int) -> Floats:
+    """Return these rows of n standard normal latent means (n, q); each chunk has a generator of its own."""
+    (start, stop), chunk = rows, chunk_rows(n)
+    values = np.empty((rows.rows, q))
     for number in range(start // chunk, -(-stop // chunk)):
         origin = number * chunk
         first, last = max(start, origin), min(stop, origin + chunk)
         generator = np.random.default_rng([seed, LATENT_STREAM, number])
-        rows[first - start : last - start] = generator.standard_normal((last - origin, q))[first - origin :]
-    return rows
+        values[first - start : last - start] = generator.standard_normal((last - origin, q))[first - origin :]
+    return values
 
 
-def pca(comm: Comm, n: int, Y: Columns, q: int) -> Floats:
-    """Return the first q principal components of all rows, each of unit variance, in the order of their variances.
+def pca(Y: DistributedRows, q: int) -> Floats:
+    """Return this rank's first q principal components (rows, q), each of unit variance, the largest variance first.
 
     The largest entry of each direction is positive. Where the data vary in fewer than q directions, the other columns
-    are small random numbers.
-
-    Parameters
-    ----------
-    n : rows of all ranks together
-    Y : (rows, d), this rank's; standardised or not, they are centred here
-
-    Returns
-    -------
-    mu : (rows, q), this rank's
+    are small random numbers. Y (n, d) is centered here.
     """
-    d = Y.shape[1]
+    d = Y.columns
     if q > d:
         raise InputError(
-            f"--latent {q}: the data have {d} columns and so no more principal components: "
-            f"use --init random, or --latent {d} or less"
+            f"latent: is {q}, but the data have {d} columns and so no more principal components: "
+            f"set init to random, or latent to {d} or less"
         )
-    mean = standardization(comm, n, Y, "center")[0].mean
-    low, high = extremes(comm, Y)
-    centred = _Centred(comm, n, Y, mean, power_of_two(np.maximum(high - mean, mean - low).max()))
+    mean = standardization(Y, "center")[0].mean
+    low, high = Y.extremes()
+    centered = _Centered(Y, mean, power_of_two(np.maximum(high - mean, mean - low).max()))
     with threadpool_limits(limits=1, user_api="blas"):
-        values, directions = _directions(centred, q) if d <= COVARIANCE_COLUMNS else _sketched(centred, q)
-        mu = centred.project(directions)
-    standardization(comm, n, mu, "scale")[0].apply(mu)
+        values, directions = _directions(centered, q) if d <= COVARIANCE_COLUMNS else _sketched(centered, q)
+        mu = centered.project(directions)
+    standardization(Y.with_local(mu), "scale")[0].apply(mu)
     missing = values <= NO_VARIANCE * values[0]
     if missing.any():
-        first, last = share(n, comm.rank, comm.size)
-        mu[:, missing] = FILL_DEVIATION * random_latent(n, first, last, q, seed=0)[:, missing]
+        mu[:, missing] = FILL_DEVIATION * random_latent(Y.n, Y.share, q, seed=0)[:, missing]
     return mu
 
 
-class _Centred:
+class _Centered:
     """The rows c = (Y − mean) / unit, all below 2 in magnitude, made chunk by chunk."""
 
-    def __init__(self, comm: Comm, n: int, Y: Columns, mean: Floats, unit: Floats) -> None:
-        self.comm, self.n, self.Y, self.mean, self.unit = comm, n, Y, mean, unit
-        self.d = Y.shape[1]
+    def __init__(self, Y: DistributedRows, mean: Floats, unit: Floats) -> None:
+        self.comm, self.n, self.Y, self.mean, self.unit = Y.comm, Y.n, Y, mean, unit
+        self.d = Y.columns
 
     def of(self, Y: Floats) -> Floats:
         return (Y - self.mean) / self.unit
@@ -83,7 +74,7 @@ class _Centred:
             c = self.of(Y)
             return c.T @ c
 
-        return row_sums(self.comm, self.n, self.Y, sums, np.full((self.d, self.d), 4.0 * self.n))
+        return self.Y.sum(sums, np.full((self.d, self.d), 4.0 * self.n))
 
     def times(self, W: Floats) -> Floats:
         """Return Σ c cᵀ W (d, k) for orthonormal columns W (d, k), so that |cᵀ w| ≤ ‖c‖ ≤ 2 √d."""
@@ -92,30 +83,30 @@ class _Centred:
             c = self.of(Y)
             return c.T @ (c @ W)
 
-        return row_sums(self.comm, self.n, self.Y, sums, np.full(W.shape, 4.0 * self.n * self.d**0.5))
+        return self.Y.sum(sums, np.full(W.shape, 4.0 * self.n * self.d**0.5))
 
     def project(self, directions: Floats) -> Floats:
         """Return this rank's cᵀ directions, (rows, q)."""
-        result, chunk = np.empty((len(self.Y), directions.shape[1])), chunk_rows(self.n)
-        for origin, (Y,) in blocks(self.Y):
+        result, chunk = np.empty((len(self.Y.local), directions.shape[1])), chunk_rows(self.n)
+        for origin, (Y,) in blocks(self.Y.local):
             for first in range(0, len(Y), chunk):
                 result[origin + first : origin + first + chunk] = self.of(Y[first : first + chunk]) @ directions
         return result
 
 
-def _directions(centred: _Centred, q: int) -> tuple[Floats, Floats]:
+def _directions(centered: _Centered, q: int) -> tuple[Floats, Floats]:
     """Return the q largest eigenvalues (q,) of Σ c cᵀ and their eigenvectors (d, q)."""
-    return _leading(centred.comm, centred.covariance(), np.eye(centred.d), q)
+    return _leading(centered.comm, centered.covariance(), np.eye(centered.d), q)
 
 
-def _sketched(centred: _Centred, q: int) -> tuple[Floats, Floats]:
+def _sketched(centered: _Centered, q: int) -> tuple[Floats, Floats]:
     """Return nearly the same from a random range finder with power iterations (Halko, Martinsson and Tropp 2011)."""
-    width = min(centred.d, 2 * q + 10)
-    W = np.random.default_rng([0, LATENT_STREAM]).standard_normal((centred.d, width))
+    width = min(centered.d, 2 * q + 10)
+    W = np.random.default_rng([0, LATENT_STREAM]).standard_normal((centered.d, width))
     for _ in range(POWER_ITERATIONS):
-        W = centred.times(_orthonormal(centred.comm, W))
-    W = _orthonormal(centred.comm, W)
-    return _leading(centred.comm, W.T @ centred.times(W), W, q)
+        W = centered.times(_orthonormal(centered.comm, W))
+    W = _orthonormal(centered.comm, W)
+    return _leading(centered.comm, W.T @ centered.times(W), W, q)
 
 
 def _orthonormal(comm: Comm, W: Floats) -> Floats:

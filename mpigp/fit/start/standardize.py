@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
-from mpigp.data.streams import Columns
 from mpigp.files.model_file import Standardization
-from mpigp.mpi.totals import extremes, row_sums
-from mpigp.types import Comm, Floats
-
-Mode = Literal["scale", "center", "none"]
+from mpigp.fit.options import Mode
+from mpigp.mpi.distributed_rows import DistributedRows
+from mpigp.types import Floats
 
 ROUNDING = 2 * float(np.finfo(float).eps)
 """A column whose standard deviation is no larger, relative to its largest entry, does not vary but is rounded."""
@@ -22,7 +18,7 @@ def power_of_two(magnitudes: Floats) -> Floats:
     return np.ldexp(1.0, np.frexp(magnitudes)[1] - 1)
 
 
-def standardization(comm: Comm, n: int, values: Columns, mode: Mode) -> tuple[Standardization, list[int]]:
+def standardization(values: DistributedRows, mode: Mode) -> tuple[Standardization, list[int]]:
     """Return what takes columns to mean zero and variance one, and the columns that are constant.
 
     With x counted from the middle of its column's range, in units of about half of it, and the first mean rounded,
@@ -33,20 +29,18 @@ def standardization(comm: Comm, n: int, values: Columns, mode: Mode) -> tuple[St
 
     Parameters
     ----------
-    n : rows of all ranks together
-    values : (rows, columns), this rank's
     mode : "scale" for both, "center" for mean zero alone (scale 1), "none" for the columns as they are
 
     Returns
     -------
-    standardisation : mean (columns,) and scale (columns,); the scale of a constant column is 1
+    standardization : mean (columns,) and scale (columns,); the scale of a constant column is 1
     constant : the numbers of the columns whose variance is zero up to rounding; none are looked for in mode "none"
     """
-    columns = values.shape[1]
+    n, columns = values.n, values.columns
     if mode == "none":
         return Standardization(np.zeros(columns), np.ones(columns)), []
 
-    low, high = extremes(comm, values)
+    low, high = values.extremes()
     middle = low / 2 + high / 2
     unit = power_of_two(np.maximum(high - middle, middle - low))
 
@@ -54,14 +48,14 @@ def standardization(comm: Comm, n: int, values: Columns, mode: Mode) -> tuple[St
         there = ~np.isnan(x)
         return np.stack([np.where(there, (x - middle) / unit, 0.0).sum(axis=0), there.sum(axis=0)])
 
-    total, count = row_sums(comm, n, values, sums, np.full((2, columns), 2.0 * n))
+    total, count = values.sum(sums, np.full((2, columns), 2.0 * n))
     first = total / count
 
     def moments(x: Floats) -> Floats:
         c = np.where(np.isnan(x), 0.0, (x - middle) / unit - first)
         return np.stack([c.sum(axis=0), (c * c).sum(axis=0)])
 
-    rest, second = row_sums(comm, n, values, moments, np.full((2, columns), 16.0 * n)) / count
+    rest, second = values.sum(moments, np.full((2, columns), 16.0 * n)) / count
     deviation = np.sqrt(np.maximum(second - rest * rest, 0.0)) * unit
     constant = deviation <= ROUNDING * np.maximum(-low, high)
     scale = np.where(constant, 1.0, deviation) if mode == "scale" else np.ones(columns)

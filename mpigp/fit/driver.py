@@ -1,0 +1,281 @@
+"""A fit from its data to its end, on a communicator that may lose ranks on the way.
+
+An attempt reads the rows, prepares the fit or continues it, iterates, and saves. When ranks fail, the others shrink the
+communicator and make another attempt, which continues from the partner copies in memory, from the checkpoint, or from
+the beginning: with the same bits in each case.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, closing
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from mpigp.chunks import Share, share
+from mpigp.data.hdf5 import reading
+from mpigp.data.streams import Columns
+from mpigp.errors import InputError
+from mpigp.files.atomic import check_writable, discard_parts, stamp
+from mpigp.files.provenance import provenance
+from mpigp.fit import checkpoint
+from mpigp.fit.dry_run import dry_run, row_numbers
+from mpigp.fit.loop import Fit, Handler
+from mpigp.fit.options import Options, RunOptions
+from mpigp.fit.partner_copies import Holder, PartnerCopies, restore
+from mpigp.fit.progress import Metrics, Progress
+from mpigp.fit.setup import PreparedFit, prepare
+from mpigp.fit.stopping import CALLBACK, Schedule, StopRequests
+from mpigp.mpi import memory
+from mpigp.mpi.communicator import peak_memory, raise_on_all_ranks
+from mpigp.mpi.distributed_rows import DistributedRows
+from mpigp.mpi.heartbeat import Heartbeat
+from mpigp.mpi.missing import EmptyColumn
+from mpigp.mpi.processes import can_survive, say
+from mpigp.mpi.ulfm import confirm, is_failure, survivors
+from mpigp.types import Comm
+
+
+class RowSets(Protocol):
+    """The rows of X and Y, of which every rank takes its share.
+
+    n : rows.   q : columns of X, None without X.   d : columns of Y.   where : what an error about Y begins with
+    """
+
+    @property
+    def n(self) -> int: ...
+
+    @property
+    def q(self) -> int | None: ...
+
+    @property
+    def d(self) -> int: ...
+
+    @property
+    def where(self) -> str: ...
+
+    def rows(self, share: Share, stream: bool, missing: bool) -> tuple[Columns | None, Columns]:
+        """Return these rows of X and Y, all of them checked; NaN is refused unless entries may be `missing`."""
+
+
+class RanksLost(Exception):
+    """Ranks failed, and the run is not to go on without them; `saved` tells whether it has written a checkpoint."""
+
+    def __init__(self, lost: list[int], saved: bool) -> None:
+        super().__init__(f"rank {', '.join(map(str, lost))} was lost")
+        self.lost, self.saved = lost, saved
+
+
+class Outcome(NamedTuple):
+    """How a fit ended: the fit, whether it was told to stop, the largest peak memory of a rank, and where rows were."""
+
+    prepared: PreparedFit
+    interrupted: bool
+    peak_memory: int
+    streamed: bool
+
+
+class Driver:
+    """Runs one fit on all ranks of a communicator; all methods are collective.
+
+    Parameters
+    ----------
+    source : opens the rows on this rank, given the communicator; opened again after a failure
+    options : what to learn, checked.   run : what happens beside the iterations
+    inputs : files that the outputs must not replace
+
+    Attributes
+    ----------
+    comm : the ranks that are left.   lost : the ranks (of MPI_COMM_WORLD) that are not
+    partners : the partner copies, where the run recovers from failures
+    made : how the model was made, for the attributes of its file
+    """
+
+    def __init__(
+        self,
+        comm: Comm,
+        source: Callable[[Comm], AbstractContextManager[RowSets]],
+        options: Options,
+        run: RunOptions,
+        inputs: tuple[str, ...] = (),
+    ) -> None:
+        self.comm, self.source, self.options, self.run_options, self.inputs = comm, source, options, run, inputs
+        self.stops = StopRequests(comm, run.time_limit, run.signals)
+        self.checkpoints = Schedule(run.checkpoint_every)
+        self.partners = PartnerCopies() if run.on_failure == "recover" and can_survive() else None
+        self.lost: list[int] = []
+        self.made: dict[str, str] = {}
+        self._failed_at = 0.0  # when the first of the ranks failed that have not been recovered from
+        self._before = stamp(run.output) if run.output else None  # a file that differs is of this run
+
+    def run(self, finish: Callable[[Comm, PreparedFit], None] | None = None) -> Outcome:
+        """Run the fit to its end; `finish` is called there by all ranks, and again where ranks fail meanwhile."""
+        with ExitStack() as stack:
+            heartbeat: Heartbeat | None = None
+            while True:
+                try:
+                    if self.run_options.stall_timeout and heartbeat is None:
+                        heartbeat = Heartbeat(self.comm, self.run_options.stall_timeout)
+                        stack.enter_context(closing(heartbeat))
+                    with ExitStack() as files:
+                        return self._attempt(files, finish)
+                except Exception as error:
+                    gone = self._shrink(error)
+                if heartbeat is not None:
+                    heartbeat.forget(gone)
+
+    def dry_run(self) -> dict[str, Any]:
+        """Read and check the rows; print and return what the fit would take."""
+        with ExitStack() as files:
+            X, Y, choice = self._read(files)
+            choice.tell(self.comm)
+            q = self.options.latent if X is None else X.columns
+            assert q is not None
+            return dry_run(self.options, self.comm, (Y.n, q, Y.columns), choice.stream, self._keeps_copies)
+
+    @property
+    def _keeps_copies(self) -> bool:
+        return self.partners is not None and self.comm.size > 1
+
+    def _shrink(self, error: Exception) -> list[int]:
+        """Go on with the ranks that are left; return those that are gone, or raise where the error is no failure."""
+        if not (can_survive() and is_failure(self.comm, error)):
+            raise error
+        self._failed_at = self._failed_at or time.monotonic()
+        self.comm, gone = survivors(self.comm, error)
+        if not gone:
+            raise error
+        self.lost += gone
+        output = self.run_options.output
+        if self.partners is None:
+            saved = output is not None and stamp(output) not in (None, self._before)
+            if self.comm.rank == 0 and output is not None:
+                discard_parts(output)
+            raise RanksLost(gone, saved and self.run_options.on_failure == "checkpoint") from error
+        self.stops.comm = self.comm
+        if self.comm.rank == 0:
+            say(f"rank {', '.join(map(str, gone))} was lost: going on with {self.comm.size}")
+        return gone
+
+    def _attempt(self, files: ExitStack, finish: Callable[[Comm, PreparedFit], None] | None) -> Outcome:
+        """Read, prepare or continue, iterate, save. `files` are closed at its end."""
+        with raise_on_all_ranks(self.comm):
+            self._check_outputs()
+        X, Y, choice = self._read(files)
+        prepared = self._continue(X, Y)
+        self.made = provenance(self.comm, self.options.threads, self.run_options.made_by)
+        choice.tell(self.comm)
+        self._iterate(prepared)
+        if self.run_options.output is not None:
+            checkpoint.save(self.run_options.output, self.comm, prepared, self.made)
+        if finish is not None:
+            finish(self.comm, prepared)
+        most = peak_memory(self.comm)
+        confirm(self.comm)  # so that all ranks end here, or none
+        return Outcome(prepared, self.stops.stopped, most, choice.stream)
+
+    def _check_outputs(self) -> None:
+        """Refuse outputs that cannot be written, on rank 0."""
+        output, metrics = self.run_options.output, self.run_options.metrics
+        if self.comm.rank != 0:
+            return
+        if output is not None:
+            check_writable(output, *self.inputs)
+            if self.lost:
+                discard_parts(output)
+        if metrics is not None:
+            check_writable(metrics, *self.inputs, *([output] if output is not None else []))
+
+    def _read(self, files: ExitStack) -> tuple[DistributedRows | None, DistributedRows, memory.Choice]:
+        """Return the rows of all ranks, and whether they are in memory."""
+        options, asked = self.options, self.run_options.rows_in_memory
+        with raise_on_all_ranks(self.comm):
+            if options.missing and asked == "stream":
+                raise InputError("rows_in_memory: stream is not for rows with missing entries: choose all or auto")
+            sets = files.enter_context(self.source(self.comm))
+        own = share(sets.n, self.comm.rank, self.comm.size)
+        q = options.latent if sets.q is None else sets.q
+        assert q is not None
+        numbers = row_numbers(options, q, sets.d, self._keeps_copies)
+        choice = memory.choose(self.comm, "all" if options.missing else asked, 8 * own.rows * numbers)
+        self._where = sets.where
+        with raise_on_all_ranks(self.comm):
+            X, Y = sets.rows(own, choice.stream, options.missing)
+        if not choice.stream:
+            files.close()
+        inputs = None if X is None else DistributedRows(self.comm, sets.n, X)
+        return inputs, DistributedRows(self.comm, sets.n, Y), choice
+
+    def _continue(self, X: DistributedRows | None, Y: DistributedRows) -> PreparedFit:
+        """Return the fit at its start, or where an earlier attempt or run left it."""
+        holders = self.partners.holders(self.comm) if self.partners is not None and self.lost else None
+        saved = holders is None and self._has_checkpoint()
+        try:
+            prepared = prepare(X, Y, self.options, resuming=saved or holders is not None)
+        except EmptyColumn as error:
+            raise InputError(f"{self._where}{error}") from error
+        if holders is not None:
+            self._restore_copies(prepared.fit, holders)
+        elif saved:
+            assert self.run_options.output is not None
+            with raise_on_all_ranks(self.comm), reading(self.run_options.output) as file:
+                checkpoint.check(file, prepared.identity)
+                checkpoint.load(file, prepared.fit, Y.share)
+        if self._failed_at:
+            place = "copies in memory" if holders is not None else "the checkpoint" if saved else "the beginning"
+            if self.comm.rank == 0:
+                seconds = time.monotonic() - self._failed_at
+                say(f"recovered in {seconds:.2f} s: going on from {place}, at iteration {prepared.fit.iteration}")
+            self._failed_at = 0.0
+        return prepared
+
+    def _restore_copies(self, fit: Fit, holders: list[Holder]) -> None:
+        assert self.partners is not None and self.partners.copy is not None
+        restore(self.comm, fit, self.partners.copy, holders)
+        self.partners.refresh(self.comm, fit, at_once=True)  # the lost ranks held the second copies
+
+    def _has_checkpoint(self) -> bool:
+        """Return whether there is a checkpoint to continue from, as rank 0 sees it."""
+        resume, output = self.run_options.resume, self.run_options.output
+        if resume == "yes":
+            return True
+        if output is None or (resume == "no" and not self.lost):
+            return False
+        there = os.path.exists(output) if resume == "if present" else stamp(output) not in (None, self._before)
+        message = np.array([there])
+        self.comm.Bcast(message)
+        confirm(self.comm)
+        return bool(message[0])
+
+    def _iterate(self, prepared: PreparedFit) -> None:
+        """Iterate, with the handlers of this run."""
+        run, fit = self.run_options, prepared.fit
+        with ExitStack() as stack:
+            handlers: list[Handler] = []
+            if self.comm.rank == 0 and run.progress is not None:
+                handlers.append(stack.enter_context(closing(Progress(run.progress))))
+            if self.comm.rank == 0 and run.metrics is not None:
+                handlers.append(stack.enter_context(closing(Metrics(run.metrics, fit.iteration))))
+            if run.callback is not None:
+                handlers.append(self._call_back)
+            if run.output is not None:
+                handlers.append(lambda fit: self._save_when_due(prepared))
+            if self.partners is not None:
+                handlers.append(lambda fit: self.partners.refresh(self.comm, fit))
+            if run.signals or run.callback is not None or run.time_limit < float("inf"):
+                handlers.append(self.stops)
+            self.stops.begin()
+            fit.run(handlers)
+
+    def _call_back(self, fit: Fit) -> None:
+        assert self.run_options.callback is not None
+        if self.run_options.callback(fit) is True:
+            self.stops.requested = CALLBACK
+
+    def _save_when_due(self, prepared: PreparedFit) -> None:
+        assert self.run_options.output is not None
+        if self.checkpoints.due(self.comm, prepared.fit.iteration):
+            checkpoint.save(self.run_options.output, self.comm, prepared, self.made)

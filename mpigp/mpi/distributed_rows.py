@@ -1,0 +1,113 @@
+"""Rows of an array that are spread over ranks: totals, extremes and fingerprints with the same bits on any number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpigp.chunks import Share, chunk_rows, share
+from mpigp.data.streams import Columns, blocks
+from mpigp.numerics.reproducible_sum import from_two_words, scale_for, to_two_words
+from mpigp.types import Comm, Floats, Words
+
+BLOCK = 2**14  # rows whose fingerprint is taken at a time
+
+
+@dataclass(frozen=True)
+class DistributedRows:
+    """An array of n rows, of which each rank holds its share, in whole chunks. All methods are collective.
+
+    comm : the ranks that hold it
+    n : rows of all ranks together
+    local : (rows, columns), this rank's share, in memory or streamed from its file
+    """
+
+    comm: Comm
+    n: int
+    local: Columns
+
+    @property
+    def share(self) -> Share:
+        """The numbers of this rank's rows."""
+        return share(self.n, self.comm.rank, self.comm.size)
+
+    @property
+    def columns(self) -> int:
+        return self.local.shape[1]
+
+    def with_local(self, local: Columns) -> DistributedRows:
+        """Return other values (rows, columns) for the same rows."""
+        return DistributedRows(self.comm, self.n, local)
+
+    def sum(self, of_chunk: Callable[[Floats], Floats], bound: Floats) -> Floats:
+        """Return the total of `of_chunk` over the chunks of all ranks.
+
+        Parameters
+        ----------
+        of_chunk : from the rows (k, columns) of one chunk to their sums, of the shape of `bound`
+        bound : what the absolute totals cannot exceed, whatever their signs; the same on all ranks
+        """
+        from mpi4py import MPI
+
+        chunk, scale = chunk_rows(self.n), scale_for(bound).ravel()
+        words = np.zeros(2 * len(scale), np.int64)
+        for _, (block,) in blocks(self.local):
+            for first in range(0, len(block), chunk):
+                words += to_two_words(of_chunk(block[first : first + chunk]).ravel(), scale)
+        self.comm.Allreduce(MPI.IN_PLACE, words, op=MPI.SUM)
+        return from_two_words(words, scale).reshape(bound.shape)
+
+    def extremes(self) -> tuple[Floats, Floats]:
+        """Return the smallest and the largest value of each column, NaN left out."""
+        from mpi4py import MPI
+
+        both = np.full((2, self.columns), -np.inf)
+        for _, (block,) in blocks(self.local):
+            ends = -np.fmin.reduce(block, axis=0, initial=np.inf), np.fmax.reduce(block, axis=0, initial=-np.inf)
+            both = np.maximum(both, ends)
+        self.comm.Allreduce(MPI.IN_PLACE, both, op=MPI.MAX)
+        return -both[0], both[1]
+
+    def take(self, numbers: Words) -> Floats:
+        """Return the rows of these numbers, which are in order, on every rank."""
+        from mpi4py import MPI
+
+        rows = np.zeros((len(numbers), self.columns))
+        for origin, (block,) in blocks(self.local):
+            start = self.share.start + origin
+            first, last = np.searchsorted(numbers, (start, start + len(block)))
+            rows[first:last] = block[numbers[first:last] - start]
+        self.comm.Allreduce(MPI.IN_PLACE, rows.view(np.int64), op=MPI.SUM)  # bits: all other ranks have zeros there
+        return rows
+
+
+def fingerprint(*arrays: DistributedRows | None) -> str:
+    """Return a number that tells data apart: the same for the same values in the same places, on any number of ranks.
+
+    Every value is mixed with its place; the sum of all wraps around, so its order does not matter. Collective.
+    """
+    from mpi4py import MPI
+
+    total = np.zeros(1, np.uint64)
+    for which, array in enumerate(arrays):
+        if array is None:
+            continue
+        comm, width = array.comm, array.columns
+        for origin, (rows,) in blocks(array.local):
+            for first in range(0, len(rows), BLOCK):
+                block = np.ascontiguousarray(rows[first : first + BLOCK])
+                place = (array.share.start + origin + first) * width + (which << 56) + 1
+                places = np.arange(block.size, dtype=np.uint64) + np.uint64(place)
+                total += _mix(block.view(np.uint64).ravel() ^ _mix(places)).sum(dtype=np.uint64)
+    comm.Allreduce(MPI.IN_PLACE, total, op=MPI.SUM)
+    return f"{int(total[0]):016x}"
+
+
+def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the words with their bits mixed (the finalizer of splitmix64)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
