@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import re
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mpigp import __version__
-from mpigp.commands import COMMANDS
+from mpigp.commands import COMMANDS, in_options
 from mpigp.errors import BAD_INPUT, InputError
 from mpigp.launch.stdio import open_outlets
 from mpigp.mpi.processes import ENDED, MET, can_survive, default_threads, launched_rank, mark, say
@@ -163,7 +162,7 @@ def execute(argv: list[str]) -> int:
         return finish(arguments, comm, module.run(arguments, comm))
     except InputError as error:
         if rank == 0:
-            say(with_options(str(error), find_command(argv, parser)[1]))
+            say(in_options(str(error), find_command(argv, parser)[1].options()))
         elif comm is None:
             return 0  # a rank that fails ends the job: rank 0, which prints the line, shall be the one
         if comm is not None:
@@ -181,17 +180,6 @@ def parse(argv: list[str], parser: Parser) -> argparse.Namespace:
         find_command(words, parser)[1].error(f"unrecognized arguments: {' '.join(unknown)}")
     arguments.command_line = shlex.join([parser.prog, *words])
     return arguments
-
-
-def with_options(text: str, command: Parser) -> str:
-    """Return an error of the library with the options of this command for the parameters that it names: `x` is --x."""
-    known = command.options()
-    return re.sub("`([a-z_]+)`", lambda name: option_of(name[1]) if option_of(name[1])[2:] in known else name[0], text)
-
-
-def option_of(parameter: str) -> str:
-    """Return the option that sets a parameter."""
-    return "--" + parameter.replace("_", "-")
 
 
 def start_ranks(argv: list[str], arguments: argparse.Namespace) -> int:

@@ -1,7 +1,8 @@
-"""How a command starts: what it imports, and how many files a rank opens."""
+"""How a command starts: what it imports, how many files a rank opens; and where messages may name options."""
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import sys
@@ -11,7 +12,9 @@ import pytest
 from launching import ROOT, start
 
 from benchmarks import startup
+from mpigp.cli import build_parser
 
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
 HEAVY = {"numpy", "scipy", "h5py", "mpi4py", "tqdm", "threadpoolctl"}
 
 
@@ -61,3 +64,22 @@ def test_the_algebra_leaves_scipy_as_it_was() -> None:
     )
     outcome = start(sys.executable, "-c", program)
     assert (outcome.code, outcome.stdout) == (0, "[[2.]]\n"), outcome.stderr
+
+
+def test_messages_name_options_only_in_the_command_line() -> None:
+    """Errors of the library name parameters, which the command line shows as options; mpiexec's are not ours."""
+    options = {option for leaf in build_parser().leaves() for option in leaf.options()} | {"config", "ranks"}
+    ours = re.compile(rf"(?<![\w-])--({'|'.join(options)})(?![\w-])")
+    found = []
+    for path in sorted((ROOT / "mpigp").rglob("*.py")):
+        if path.relative_to(ROOT / "mpigp").parts[0] in ("cli.py", "commands", "experiments", "launch"):
+            continue
+        tree = ast.parse(path.read_text("utf-8"))
+        docs = [
+            each.body[0].value for each in ast.walk(tree) if isinstance(each, DOCUMENTED) and ast.get_docstring(each)
+        ]
+        for each in ast.walk(tree):
+            if isinstance(each, ast.Constant) and isinstance(each.value, str) and each not in docs:
+                sentence = " " in each.value or ":" in each.value  # a word alone is of a command line that it starts
+                found += [f"{path}:{each.lineno}: {each.value}"] if sentence and ours.search(each.value) else []
+    assert found == []

@@ -8,8 +8,12 @@ A command module is imported only if its command is called. It has
     run(arguments, comm)      does the work and returns its figures, a dict that `--json` prints (rank 0's is printed);
                               `comm` is None in a single process
 
-Bad input is an `InputError`; the command line turns it into one line and exit code 2.
+Bad input is an `InputError`; the command line turns it into one line and exit code 2. An error of the library names a
+parameter in backquotes, `x_columns`; the command line shows the option that sets it, --x-columns.
 """
+
+import re
+from collections.abc import Collection
 
 COMMANDS = {  # with their summaries
     "fit": "learn a model from data",
@@ -26,3 +30,13 @@ COMMANDS = {  # with their summaries
     "scaling": "strong- and weak-scaling studies: run or submit, report, model",
     "slurm": "write, and submit, the batch script of a fit for Slurm",
 }
+
+
+def in_options(message: str, options: Collection[str]) -> str:
+    """Return an error of the library with the names of options, of which these are known, instead of parameters."""
+
+    def option(found: re.Match[str]) -> str:
+        name = found[1].replace("_", "-")
+        return f"--{name}" if name in options else found[0]
+
+    return re.sub("`([a-z_]+)`", option, message)

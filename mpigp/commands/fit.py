@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from typing import Any
 
+from mpigp.commands import in_options
 from mpigp.data.datasets import DataSets, find
 from mpigp.data.hdf5 import reading
 from mpigp.errors import BAD_INPUT, STOPPED, InputError
@@ -144,10 +145,10 @@ def named_as_options() -> Iterator[None]:
     try:
         yield
     except InputError as error:
+        known = {each.name.replace("_", "-") for each in (*fields(Options), *fields(RunOptions))} | {"x", "y"}
         name, colon, rest = str(error).partition(":")
-        if name not in {each.name for each in (*fields(Options), *fields(RunOptions))}:
-            raise
-        raise InputError(f"--{name.replace('_', '-')}{colon}{rest}") from None
+        first = f"`{name}`" if name.replace("_", "-") in known else name
+        raise InputError(in_options(f"{first}{colon}{rest}", known)) from None
 
 
 def ended(driver: Driver, line: str, code: int) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     print(script)
     if not arguments.submit:
         return {"script": str(script)}
-    job = batch.submit(script)
+    job = batch.sbatch([str(script)])
     print(f"job {job}")
     return {"script": str(script), "job": job}
 

@@ -136,7 +136,7 @@ def check(file: h5py.File, options: dict[str, Any]) -> None:
     name = file.filename
     check_version(file)
     if "checkpoint/options" not in file:
-        raise InputError(f"{name}: holds no checkpoint: --resume takes what an earlier `fit -o` wrote")
+        raise InputError(f"{name}: holds no checkpoint: `resume` takes a model that an earlier fit wrote")
     with h5py_errors(f"{name}: /checkpoint"):
         found = {"kernel": DEFAULT} | json.loads(file["checkpoint/options"].asstr()[()])
     for key in options:  # the data last: other options may change what is read of them
@@ -144,7 +144,7 @@ def check(file: h5py.File, options: dict[str, Any]) -> None:
             made = f"{key} = {found.get(key)!r}, not {options[key]!r}" if key != "data" else "other data"
             raise InputError(
                 f"{name}: /checkpoint: was made with {made}: give the same data and options, or start anew without "
-                "--resume"
+                "`resume`"
             )
 
 

@@ -219,7 +219,7 @@ class Posterior:
         """Return joint draws of the function at the inputs X (n, q): (count, n, d), in the data's units."""
         if len(X) > JOINT_ROWS:
             raise InputError(
-                f"--samples: there are {len(X)} rows: joint draws take at most {JOINT_ROWS}: give fewer rows"
+                f"`samples`: there are {len(X)} rows: joint draws take at most {JOINT_ROWS}: give fewer rows"
             )
         mean, inputs = self.predict(X).mean, self.inputs(X)
         K, K_m = self.loops.gram(inputs, self.alpha), self.loops.covariance(self.Z, inputs, self.alpha)

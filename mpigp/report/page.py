@@ -74,7 +74,7 @@ def regression(report: Report) -> str:
     """Return the section on predictions, where there are data, and the ARD weights."""
     found, weights = report.predictions, relevance(report.fitted, "Relevance of the inputs")
     if found is None:
-        words = "With data, given as --data, the report shows predictions against the truth here."
+        words = "Given data, a report shows predictions against the truth here."
         return section("Inputs", note(words), grid("two", weights))
     words = f"Data: {escape(found.name)}. {some(len(found.rows), found.n)} "
     if found.curve is not None:

@@ -55,7 +55,7 @@ class CsvTable(Table):
                     if len(record) != self.width:
                         raise InputError(
                             f"{self.path}, row {row}: has {len(record)} fields, the first row of the file "
-                            f"{self.width}: correct the row, or choose --delimiter"
+                            f"{self.width}: correct the row, or choose `delimiter`"
                         )
                 values = self.stack([[record[c] for record in block] for c in columns], columns, first)
                 labels = None if label is None else np.array([record[label] for record in block])
