@@ -17,9 +17,9 @@ from typing import NamedTuple
 import h5py
 import numpy as np
 
-from benchmarks import ppca, study
-from benchmarks.launch import ROOT, mpigp
-from benchmarks.study import Record
+from benchmarks.support import ppca, study
+from benchmarks.support.launch import ROOT, mpigp
+from benchmarks.support.study import Record
 
 SIZES = (5, 10, 20, 40, 80, 160, 250)  # latent dimensions of PCA to choose from
 HELD_OUT = 0.1  # of the training digits, to choose them on

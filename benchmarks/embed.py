@@ -18,11 +18,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from benchmarks import problems, study
-from benchmarks.evaluate import figure, spread
-from benchmarks.launch import ROOT, figures, mpigp
-from benchmarks.problems import Arrays
-from benchmarks.study import Record
+from benchmarks.support import problems, study
+from benchmarks.support.launch import ROOT, figures, mpigp
+from benchmarks.support.problems import Arrays
+from benchmarks.support.study import Record, figure, spread
 
 LATENT, INDUCING = 10, 30
 FILES = ("data.h5", "model.h5", "new.h5", "latent.h5")
@@ -98,7 +97,7 @@ def theirs(arrays: Arrays, together: int, folder: Path, arguments: argparse.Name
     """Return GPy's seconds for its rows, so many together, and the quality of its embedding and of ours."""
     file = problems.write_npz("gplvm", arrays, folder)
     words = [str(file), "--jitter", str(arrays["jitter"]), "--together", str(together)]
-    return figures([arguments.python, str(ROOT / "benchmarks" / "peer_embed.py"), *words], arguments.timeout)
+    return figures([arguments.python, str(ROOT / "benchmarks" / "peers" / "peer_embed.py"), *words], arguments.timeout)
 
 
 def table(results: Record) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.evaluate [--sizes 1 5] [--rounds R] [--peer gpy --python PATH] [-o results.json]
 
-The limit is the least work of a problem (`benchmarks.problems.Problem`) at the rates of dgemm and of the
+The limit is the least work of a problem (`benchmarks.support.problems.Problem`) at the rates of dgemm and of the
 SIMD exponential, measured right before and right after each run of ours (the higher counts), because the
 speed of a shared machine drifts. Every round times every size once; a figure is the median of the rounds.
 """
@@ -20,10 +20,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import machine, problems, rates
-from benchmarks.launch import ROOT, RunFailed, evaluate, figures
-from benchmarks.problems import JITTER, SIZES, Arrays, Goal, Problem
-from benchmarks.study import parse_with_peers
+from benchmarks.support import machine, problems, rates
+from benchmarks.support.launch import ROOT, RunFailed, evaluate, figures
+from benchmarks.support.problems import JITTER, SIZES, Arrays, Goal, Problem
+from benchmarks.support.study import figure, parse_with_peers, spread
 
 SECONDS = 0.3  # repeat a short evaluation until the repeats take about this long
 Record = dict[str, Any]
@@ -83,7 +83,7 @@ def time_peer(
     }
     words = [str(word) for option in options.items() for word in option]
     try:
-        timed = figures([python, str(ROOT / "benchmarks" / "peer.py"), str(file), *words], arguments.timeout)
+        timed = figures([python, str(ROOT / "benchmarks" / "peers" / "peer.py"), str(file), *words], arguments.timeout)
     except RunFailed as failure:
         return {"error": str(failure)}
     return {**timed, "seconds": median(timed["seconds"])}
@@ -120,12 +120,6 @@ def summary(problem: Problem, goal: Goal, rounds: list[Record]) -> Record:
     return result
 
 
-def spread(values: Iterator[float]) -> dict[str, float]:
-    """Return the median, the least and the greatest."""
-    numbers = list(values)
-    return {"median": median(numbers), "least": min(numbers), "greatest": max(numbers)}
-
-
 def table(results: list[Record]) -> Iterator[str]:
     """Yield the lines of the table: a median stands with its range in brackets, a goal missed with a !."""
     yield f"{'model (n, m, q, d)':34}{'seconds':>10}{'limit':>10}   fraction of the limit"
@@ -143,13 +137,6 @@ def table(results: list[Record]) -> Iterator[str]:
             speedup = figure(theirs["speedup"], goal["speedup"])
             differ = f"bounds differ by {theirs['bound_difference']:.0e}"
             yield f"    {peer:30}{theirs['seconds']['median']:10.4g}{'':10}   {speedup} times ours; {differ}"
-
-
-def figure(values: dict[str, float], goal: float) -> str:
-    """Return a median with its range, marked if it is below the goal."""
-    middle, least, greatest = values["median"], values["least"], values["greatest"]
-    mark = "!" if middle < goal else " "
-    return f"{middle:6.2f}{mark} ({least:.2f} to {greatest:.2f}; asked {goal:g})"
 
 
 def _arguments() -> argparse.Namespace:

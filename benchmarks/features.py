@@ -2,7 +2,8 @@
 
     python -m benchmarks.features [--peer gpy|gpflow|gpytorch --python PATH] ...
 
-Each peer is asked by the Python of its own environment (benchmarks/peer_features.py), with one thread and with two.
+Each peer is asked by the Python of its own environment (benchmarks/peers/peer_features.py), with one thread
+and with two.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NAMES = {"gpy": "GPy", "gpflow": "GPflow", "gpytorch": "GPyTorch"}
 
 def ask(peer: str, python: str) -> dict[str, Any]:
     """Return what a peer has, and whether its bits are the same with one thread and two."""
-    script = ROOT / "benchmarks" / "peer_features.py"
+    script = ROOT / "benchmarks" / "peers" / "peer_features.py"
     found = []
     for threads in ("1", "2"):
         command = [python, str(script), peer, threads]

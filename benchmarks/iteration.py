@@ -23,8 +23,8 @@ from typing import Any  # noqa: E402
 
 from mpi4py import MPI  # noqa: E402
 
-from benchmarks import machine, problems  # noqa: E402
-from benchmarks.problems import JITTER, Problem  # noqa: E402
+from benchmarks.support import machine, problems  # noqa: E402
+from benchmarks.support.problems import JITTER, Problem  # noqa: E402
 from mpigp.fit.objective import Objective  # noqa: E402
 from mpigp.fit.optimizers.lbfgs import LBFGS  # noqa: E402
 from mpigp.gp.parameters import Globals  # noqa: E402

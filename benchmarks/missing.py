@@ -15,10 +15,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from benchmarks import ppca, study
 from benchmarks.digits import write
-from benchmarks.launch import ROOT, mpigp
-from benchmarks.study import Record
+from benchmarks.support import ppca, study
+from benchmarks.support.launch import ROOT, mpigp
+from benchmarks.support.study import Record
 
 HELD_OUT = 0.1  # of the observed entries, to choose PCA's dimensions on
 

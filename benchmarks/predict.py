@@ -19,11 +19,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from benchmarks import problems, rates, record, study
-from benchmarks.evaluate import figure, spread
-from benchmarks.launch import mpigp
-from benchmarks.problems import Arrays, Problem
-from benchmarks.study import Record, parse_with_peers
+from benchmarks import record
+from benchmarks.support import problems, rates, study
+from benchmarks.support.launch import mpigp
+from benchmarks.support.problems import Arrays, Problem
+from benchmarks.support.study import Record, figure, parse_with_peers, spread
 
 TRAINING = Problem("regression", 10_000, 100, 8, 1)
 ITERATIONS = 20  # enough that no parameter is where it began

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import problems
-from benchmarks.launch import ROOT, RunFailed, figures
-from benchmarks.problems import JITTER, Arrays, Problem
+from benchmarks.support import problems
+from benchmarks.support.launch import ROOT, RunFailed, figures
+from benchmarks.support.problems import JITTER, Arrays, Problem
 
 PROBLEMS = (Problem("regression", 200, 15, 2, 2), Problem("gplvm", 60, 10, 3, 5))
 NEW = 20
@@ -68,7 +68,7 @@ def predict(peer: str, python: str, model: str, arrays: Arrays, jitter: float, t
     with tempfile.TemporaryDirectory(prefix="mpigp-benchmark-") as name:
         file, output = problems.write_npz(model, arrays, Path(name)), Path(name, "predictions.npz")
         words = [str(file), "--peer", peer, "--jitter", str(jitter), "-o", str(output)]
-        found = figures([python, str(ROOT / "benchmarks" / "peer_predict.py"), *words], timeout)
+        found = figures([python, str(ROOT / "benchmarks" / "peers" / "peer_predict.py"), *words], timeout)
         with np.load(output) as predictions:
             return {**found, **predictions}
 

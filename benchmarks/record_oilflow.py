@@ -1,6 +1,6 @@
-"""Record what GPy learns of oil flow, for `mpigp experiment oilflow` where there is no GPy.
+"""Record what GPy learns of oil flow, for `python -m experiments.oilflow` where there is no GPy.
 
-    python -m benchmarks.record_oilflow --python PATH [DATA] [-o mpigp/experiments/recorded/gpy.json]
+    python -m benchmarks.record_oilflow --python PATH [DATA] [-o experiments/recorded/gpy.json]
 
 DATA are those of `../shared/data/oilflow.h5`, or others; without them, the oil flow that the experiment makes. The file
 keeps what it holds for other data.
@@ -14,9 +14,9 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from mpigp.experiments import peer
-from mpigp.experiments.oilflow import PEER_SECONDS, Study
-from mpigp.experiments.source import Source
+from experiments import peer
+from experiments.oilflow import PEER_SECONDS, Study
+from experiments.source import Source
 from mpigp.mpi.distributed_rows import DistributedRows, fingerprint
 
 

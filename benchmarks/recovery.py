@@ -30,8 +30,8 @@ from typing import Any
 
 import h5py
 
-from benchmarks import machine
-from benchmarks.launch import ROOT, THREADS, figures, mpigp
+from benchmarks.support import machine
+from benchmarks.support.launch import ROOT, THREADS, figures, mpigp
 from mpigp.chunks import share
 from mpigp.data.hdf5 import read_rows
 from mpigp.launch.mpiexec import find_mpiexec, flags

@@ -20,9 +20,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from benchmarks import machine, problems
-from benchmarks.launch import RunFailed, evaluate
-from benchmarks.problems import Problem
+from benchmarks.support import machine, problems
+from benchmarks.support.launch import RunFailed, evaluate
+from benchmarks.support.problems import Problem
 
 Record = dict[str, Any]
 

@@ -20,8 +20,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from benchmarks import machine
-from benchmarks.launch import RunFailed, figures, mpigp
+from benchmarks.support import machine
+from benchmarks.support.launch import RunFailed, figures, mpigp
 
 INDUCING = 100
 ASKED = 1.3

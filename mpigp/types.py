@@ -13,4 +13,4 @@ else:
     Comm = Any  # importing mpi4py initializes MPI, so a module must not do that for a name alone
 
 Floats: TypeAlias = NDArray[np.float64]
-Words: TypeAlias = NDArray[np.int64]
+Integers: TypeAlias = NDArray[np.int64]

@@ -21,7 +21,7 @@ INSTALL = 1200  # seconds, of what installs and compiles
 FEATURES = "python -m benchmarks.features --peer gpy --python $GPY_PYTHON --peer gpflow --python $GPFLOW_PYTHON"
 EVALUATE = "python -m benchmarks.evaluate --core 1 --rounds 1 --peer-repeat 2 --peer gpy --python $GPY_PYTHON"
 STRONG = "--ranks 1,2,4,8,16 --rounds 3 --repeat 7 -o"
-EXPERIMENT = "python run.py --ranks 2 experiment"
+EXPERIMENT = "mpiexec -n 2 python -m experiments."
 LONG = {
     f"{FEATURES} --peer gpytorch --python $GPYTORCH_PYTHON": 600,
     "python -m benchmarks.evaluate": 900,
@@ -40,15 +40,15 @@ LONG = {
     "python -m benchmarks.embed --python $GPY_PYTHON": 3600,
     "python -m benchmarks.digits ../shared/data/usps.h5": 3600,
     "python -m benchmarks.missing ../shared/data/oilflow.h5": 1800,
-    f"{EXPERIMENT} oilflow ../shared/data/oilflow.h5 -o results": 600,
+    f"{EXPERIMENT}oilflow ../shared/data/oilflow.h5 -o results": 600,
     "python -m benchmarks.record_oilflow --python $GPY_PYTHON ../shared/data/oilflow.h5 -o results/gpy.json": 1800,
-    f"{EXPERIMENT} failures ../shared/data/oilflow.h5 -o results": 3600,
-    "python run.py experiment scaling -o results": 900,
-    f"{EXPERIMENT} flights ../shared/data/flights_nyc.h5 -o results": 7200,
-    f"{EXPERIMENT} flights ../shared/data/flights_nyc.h5 -o results --sizes 70000 --inducing 500": 1800,
-    f"{EXPERIMENT} digits ../shared/data/usps.h5 -o results": 1200,
-    f"{EXPERIMENT} digits ../shared/data/usps.h5 -o results --inducing 50 --iterations 300": 1200,
-    f"{EXPERIMENT} digits ../shared/data/usps.h5 -o results --inducing 20 --latent 5 --iterations 50": 1200,
+    f"{EXPERIMENT}failures ../shared/data/oilflow.h5 -o results": 3600,
+    "python -m experiments.scaling -o results": 900,
+    f"{EXPERIMENT}flights ../shared/data/flights_nyc.h5 -o results": 7200,
+    f"{EXPERIMENT}flights ../shared/data/flights_nyc.h5 -o results --sizes 70000 --inducing 500": 1800,
+    f"{EXPERIMENT}digits ../shared/data/usps.h5 -o results": 1200,
+    f"{EXPERIMENT}digits ../shared/data/usps.h5 -o results --inducing 50 --iterations 300": 1200,
+    f"{EXPERIMENT}digits ../shared/data/usps.h5 -o results --inducing 20 --latent 5 --iterations 50": 1200,
     "python tests/mpi/campaign.py --runs 100": 7200,
 }
 # What CI runs, and would run itself in a test: the command, and its line in .ci/run.

@@ -8,10 +8,11 @@ import numpy as np
 from mpi4py import MPI
 from problems import REGRESSION, Problem
 
-from mpigp.files.model_file import Standardization
 from mpigp.fit import checkpoint
 from mpigp.fit.loop import Fit, Settings
 from mpigp.fit.objective import Objective
+from mpigp.fit.setup import PreparedFit
+from mpigp.gp.standardization import Standardization
 from mpigp.gp.statistics import Model
 from mpigp.mpi.evaluator import Evaluator
 from mpigp.mpi.rows import Rows
@@ -30,5 +31,5 @@ def write_model(
     rows = Rows(MPI.COMM_SELF, len(Y), np.array(mu, order="C"), S, np.array(Y, order="C"))
     evaluator = Evaluator(MPI.COMM_SELF, model, rows, *parameters.Z.shape)
     fit = Fit(Objective(evaluator, jitter), Settings(max_iter=0), parameters)
-    checkpoint.save(str(path), MPI.COMM_SELF, fit, {"seed": 0}, standardized or {}, {})
+    checkpoint.save(str(path), MPI.COMM_SELF, PreparedFit(fit, standardized or {}, {}, {"seed": 0}), {})
     return path

@@ -37,7 +37,8 @@ INSTALLS = re.compile(r"\bpip install\b|\bpython -m venv\b")
 SLURM = re.compile(r"(?:\w+=\S* )*(?:sbatch|srun)\b|.* --submit\b")
 NUMBER = re.compile(r"[-−]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 LIMIT = 120  # seconds of a block: only a hang meets it
-LINKED = ("benchmarks", "docs", "mkdocs.yml", "recipes", "slurm", "tests", "run.py", "README.md")  # of a checkout
+# Of a checkout.
+LINKED = ("benchmarks", "docs", "experiments", "mkdocs.yml", "recipes", "slurm", "tests", "run.py", "README.md")
 DATA = ROOT.parent / "shared"  # beside the repository; not everywhere
 # Plain `mpiexec -n N` as a page shows it must not mind that a test runs as root, or on few cores.
 ANYWHERE = {

@@ -42,11 +42,6 @@ def pairs_of(matrices: np.ndarray) -> np.ndarray:
     return np.stack([matrix[lower] for matrix in matrices], axis=1)
 
 
-def test_rows_and_columns_are_put_in_order(matrices):
-    order = np.random.default_rng(3).permutation(len(matrices.K))
-    assert (native.permuted(matrices.K, order) == matrices.K[order][:, order]).all()
-
-
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_solutions_solve(matrices, order):
     L, B = matrices.L, np.array(matrices.b, order=order)
@@ -95,14 +90,59 @@ def test_the_total_of_absolute_values(matrices):
     assert found == pytest.approx(3 * np.abs(matrices.W[0]).sum() + (np.abs(matrices.b) @ residuals).sum(), rel=1e-13)
 
 
-def test_the_derivative_by_the_gram_matrix(matrices):
-    L, W, K, _ = matrices
-    agree(native.by_gram(W[0], L, K), -L.T @ W[0] @ L * K)
-
-
 def test_the_derivative_through_pairs(matrices):
     psi2 = matrices.W + 1.0
     halved = 1 - 0.5 * np.eye(len(psi2[0]))
     found = matrices.K.copy()
     native.add_through_pairs(found, pairs_of(matrices.W * halved), pairs_of(psi2))
     agree(found, matrices.K + 0.5 * (matrices.W * psi2).sum(axis=0))
+
+
+M, D, GROUPS = 4, 3, 2
+PAIRS = M * (M + 1) // 2
+FITTING = {  # arguments of each function
+    "pivoted_cholesky": ((M, M), 1e-3),
+    "triangle_inverse": ((M, M),),
+    "solve": ((M, M), (M, D)),
+    "group_bound": ((M, M), (M, D), 3.0, 1.0, 1.0, 1.0),
+    "symmetric": ((PAIRS,), M),
+    "packed": ((M, M),),
+    "whitened": ((PAIRS, GROUPS), (M, M), (M, M)),
+    "sandwiched": ((M, M), (M, M), 1.0),
+    "pair_weights": ((GROUPS, M, M), (M, M), (M, M)),
+    "absolute_total": ((M, M), 1.0, (M, D), (D,)),
+    "add_through_pairs": ((M, M), (PAIRS, GROUPS), (PAIRS, GROUPS)),
+}
+ANY_LENGTH = {  # function, argument, axis: no other argument repeats this length
+    ("solve", 1, 1),
+    ("group_bound", 1, 1),
+    ("whitened", 0, 1),
+    ("pair_weights", 0, 0),
+    ("absolute_total", 0, 0),
+    ("absolute_total", 0, 1),
+    ("absolute_total", 2, 0),
+}
+LONGER = [
+    (name, position, axis)
+    for name, shapes in FITTING.items()
+    for position, shape in enumerate(shapes)
+    if isinstance(shape, tuple)
+    for axis in range(len(shape))
+    if (name, position, axis) not in ANY_LENGTH
+]
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+@pytest.mark.parametrize(("name", "position", "axis"), LONGER)
+def test_shapes_that_do_not_fit_are_refused(name, position, axis, change):
+    arguments = [np.ones(shape) if isinstance(shape, tuple) else shape for shape in FITTING[name]]
+    shape = list(FITTING[name][position])
+    shape[axis] += change
+    arguments[position] = np.ones(shape)
+    with pytest.raises(ValueError, match="expected"):
+        getattr(native, name)(*arguments)
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_shapes_that_fit_are_accepted(name):
+    getattr(native, name)(*(np.ones(shape) if isinstance(shape, tuple) else shape for shape in FITTING[name]))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
+from experiments import density
 from mpigp import BayesianGPLVM
-from mpigp.experiments import density
 from mpigp.gp.embedding import candidates, embed
 from mpigp.gp.posterior import Posterior
 

@@ -7,13 +7,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mpigp.numerics.reproducible_sum import FINE, from_one_word, from_two_words, scale_for, to_two_words
+from mpigp.numerics.reproducible_sum import FINE, from_accumulators, scale_for, to_accumulators
 
 BOUNDS = np.array([1e-300, 3e-200, 1e-17, 0.3, 1.0, 1.5, 2.0, np.nextafter(2.0, 0), 1e8, 7e100, 1e200])
 
 
 def total(parts: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    return np.sum([to_two_words(part, scale) for part in parts], axis=0)
+    return np.sum([to_accumulators(part, scale) for part in parts], axis=0)
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def test_a_bound_of_nothing_has_a_finite_scale(bound):
 @pytest.mark.parametrize("bound", [0.0, 1e-300, 1e-270, 1e250])
 def test_words_of_any_bound_are_read_without_a_warning(bound):
     scale = scale_for(np.array([bound]))
-    assert from_two_words(to_two_words(np.zeros(1), scale), scale) == 0.0
-    assert from_one_word(np.zeros(1, np.int64), scale) == 0.0
+    assert from_accumulators(to_accumulators(np.zeros(1), scale), scale) == 0.0
+    assert from_accumulators(np.zeros(1, np.int64), scale) == 0.0
 
 
 def test_one_number_survives_its_two_words():
@@ -58,7 +58,7 @@ def test_one_number_survives_its_two_words():
         # A double within a factor 2^47 of its bound has no bit beyond the two words (60 + 40 bits, less 53).
         near = np.abs(values) > bound * 2.0**-46
         assert near.sum() > 990
-        assert (from_two_words(to_two_words(values, scale), scale) == values)[near].all()
+        assert (from_accumulators(to_accumulators(values, scale), scale) == values)[near].all()
 
 
 def test_two_words_carry_ninety_bits(parts):
@@ -77,7 +77,7 @@ def test_a_sum_is_as_good_as_the_exact_one_rounded(parts):
     scale = scale_for(np.abs(parts).sum(axis=0))
     exact = [float(sum((Fraction(float(x)) for x in column), Fraction(0))) for column in parts.T]
     # Two words are put together by one rounded division each and one rounded sum.
-    np.testing.assert_allclose(from_two_words(total(parts, scale), scale), exact, rtol=4e-16, atol=0)
+    np.testing.assert_allclose(from_accumulators(total(parts, scale), scale), exact, rtol=4e-16, atol=0)
 
 
 def test_the_order_of_addition_changes_no_bit(parts):
@@ -93,12 +93,12 @@ def test_the_order_of_addition_changes_no_bit(parts):
 
 def test_the_second_word_holds_what_four_million_chunks_leave():
     largest_rest = np.array([0.5 - 2.0**-41])  # the first word rounds it away entirely
-    words = to_two_words(largest_rest, np.ones(1))
+    words = to_accumulators(largest_rest, np.ones(1))
     assert words[0] == 0
     assert int(words[1]) * 2**22 < 2**63
 
 
 def test_one_word_resolves_a_sum_to_its_bound_by_two_to_the_sixty():
     scale = scale_for(np.array([1000.0]))
-    one_unit = from_one_word(np.ones(1, np.int64), scale)
+    one_unit = from_accumulators(np.ones(1, np.int64), scale)
     assert one_unit[0] <= 1000.0 * 2.0**-60

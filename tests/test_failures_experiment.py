@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,15 +12,15 @@ import h5py
 import numpy as np
 import pytest
 import reference
-from launching import run as launch
+from launching import ROOT, mpiexec, start
 from matplotlib.image import imread
 from mpi4py import MPI
 from problems import GLOBALS, Problem, change, evaluate, make
 
+from experiments import command
+from experiments.cluster import WAYS, Cluster
+from experiments.failures import Job, Study, checked, failed, run
 from mpigp.cli import main
-from mpigp.commands import experiment as command
-from mpigp.experiments.cluster import WAYS, Cluster
-from mpigp.experiments.failures import Job, Study, checked, failed, run
 from mpigp.fit.objective import Objective
 from mpigp.fit.optimizers.gd import GradientDescent
 from mpigp.fit.optimizers.scg import SCG
@@ -257,14 +258,13 @@ def test_the_true_bound_is_evaluated_at_the_start_now_and_then_and_at_the_end() 
 
 # the command
 
-START = ["experiment", "failures"]
 WORDS = ["--iterations", 6, "--repeats", 3, "--rates", "0,0.1,0.3", "--nodes", 3]
 WORDS += ["--inducing", M, "--latent", Q, "--every", 2]
 
 
 def call(*words: object) -> int:
     with pytest.raises(SystemExit) as end:
-        main([str(word) for word in words])
+        command.main("failures", [str(word) for word in words])
     return int(end.value.code or 0)
 
 
@@ -277,7 +277,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_the_table_the_json_and_the_runs_agree(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
-    assert call(*START, data, *WORDS, "-o", tmp_path, "--json") == 0
+    assert call(data, *WORDS, "-o", tmp_path, "--json") == 0
     *text, last = capfd.readouterr().out.splitlines()
     told, kept = json.loads(last), json.loads((tmp_path / "failures.json").read_text())
     assert {name: value for name, value in kept.items() if name != "runs"} == {
@@ -305,7 +305,7 @@ def test_the_table_the_json_and_the_runs_agree(data: Path, tmp_path: Path, capfd
 
 
 def test_the_figures_are_whole(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
-    assert call(*START, data, *WORDS, "-o", tmp_path) == 0
+    assert call(data, *WORDS, "-o", tmp_path) == 0
     picture = imread(tmp_path / "failures.png")
     assert picture.shape[0] > 500 and picture[..., :3].std() > 0.05
     svg = (tmp_path / "failures.svg").read_text()
@@ -314,12 +314,14 @@ def test_the_figures_are_whole(data: Path, tmp_path: Path, capfd: pytest.Capture
         assert f"<!-- {way} -->" in svg
 
 
-def test_ranks_and_threads_change_no_number(data: Path, tmp_path: Path) -> None:
+def test_ranks_and_threads_change_no_number(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # experiments are run from a checkout
     found = []
     for ranks, threads in ((None, 1), (2, 1), (None, 2)):
         folder = tmp_path / f"{ranks}-{threads}"
         folder.mkdir()
-        outcome = launch(ranks, *START, data, *WORDS, "-o", folder, "--threads", threads)
+        words = ["-m", "experiments.failures", data, *WORDS, "-o", folder, "--threads", threads]
+        outcome = mpiexec(ranks, *words) if ranks else start(sys.executable, *words)
         assert (outcome.code, outcome.stderr) == (0, "")
         kept = json.loads((folder / "failures.json").read_text())
         assert (kept.pop("ranks"), kept.pop("threads")) == (ranks or 1, threads)
@@ -334,9 +336,11 @@ def test_oil_flow_is_that_of_synth(tmp_path: Path, capfd: pytest.CaptureFixture)
     few = ["--iterations", 2, "--repeats", 1, "--rates", "0", "--nodes", 2, "--inducing", 4, "--latent", 2]
     (tmp_path / "own").mkdir()
     (tmp_path / "file").mkdir()
-    assert call("synth", "oilflow", "--rows", 150, "-o", tmp_path / "oil.h5") == 0
-    assert call(*START, "--rows", 150, *few, "-o", tmp_path / "own") == 0
-    assert call(*START, tmp_path / "oil.h5", *few, "-o", tmp_path / "file") == 0
+    with pytest.raises(SystemExit) as end:
+        main(["synth", "oilflow", "--rows", "150", "-o", str(tmp_path / "oil.h5")])
+    assert not end.value.code
+    assert call("--rows", 150, *few, "-o", tmp_path / "own") == 0
+    assert call(tmp_path / "oil.h5", *few, "-o", tmp_path / "file") == 0
     own, file = (json.loads((tmp_path / name / "failures.json").read_text()) for name in ("own", "file"))
     assert own["shape"] == [150, 12] and own["table"] == file["table"] and own["recover_coincides"] is None
 
@@ -368,7 +372,7 @@ def test_what_has_no_meaning_is_refused_in_one_line(
 ) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
-    assert call(*START, data, "-o", folder, "--nodes", 3, "--latent", Q, *words) == 2
+    assert call(data, "-o", folder, "--nodes", 3, "--latent", Q, *words) == 2
     out, err = capfd.readouterr()
     assert out == "" and len(err.splitlines()) == 1 and said in err
     assert not list(folder.iterdir())
@@ -377,10 +381,10 @@ def test_what_has_no_meaning_is_refused_in_one_line(
 def test_it_needs_a_folder_and_matplotlib(
     data: Path, tmp_path: Path, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert call(*START, data, *WORDS, "-o", tmp_path / "none") == 2
+    assert call(data, *WORDS, "-o", tmp_path / "none") == 2
     assert "is no folder" in capfd.readouterr().err
     monkeypatch.setattr(command, "find_spec", lambda name: None if name == "matplotlib" else find_spec(name))
-    assert call(*START, data, *WORDS, "-o", tmp_path) == 2
+    assert call(data, *WORDS, "-o", tmp_path) == 2
     err = capfd.readouterr().err
     assert "pip install 'mpigp[report]'" in err and len(err.splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["data.h5"]

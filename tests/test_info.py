@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from mpigp.commands import info as command
-from mpigp.data import inspect as info
 from mpigp.errors import InputError
+from mpigp.files import inspect as info
 
 
 def run(*words: object) -> dict:

@@ -22,7 +22,7 @@ from sklearn.base import clone
 import mpigp
 from mpigp.cli import execute
 from mpigp.errors import InputError
-from mpigp.gp.posterior import Posterior
+from mpigp.files.model_file import open_model
 from mpigp.gp.statistics import Model, model_of
 from mpigp.kernels import Kernel, LatentKernel, WrongKernel, check
 from mpigp.kernels.matern import Matern52
@@ -222,8 +222,8 @@ def test_joint_draws_have_the_covariance_of_the_kernel(tmp_path: Path) -> None:
     X = np.random.default_rng(6).normal(size=(10, 2))
     draws = []
     for model in models(tmp_path, "regression"):
-        with h5py.File(model) as file:
-            draws.append(Posterior.read(file).sample(X, 5, seed=1))
+        with open_model(model) as file:
+            draws.append(file.posterior().sample(X, 5, seed=1))
     np.testing.assert_allclose(draws[1], draws[0], rtol=0, atol=1e-4)  # the root of a covariance loses half the digits
 
 

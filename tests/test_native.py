@@ -1,6 +1,8 @@
-"""The compiled loops by themselves: the exponential, and the gradient through K_mm."""
+"""The compiled loops by themselves: the exponential, the gradient through K_mm, and the shapes that they refuse."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import mpmath
 import numpy as np
@@ -75,11 +77,6 @@ def test_it_writes_nothing_past_the_end():
     assert (out[7:] == -1.0).all()
 
 
-def test_lengths_that_differ_are_refused():
-    with pytest.raises(ValueError, match="length"):
-        native.exponential(np.zeros(3), np.zeros(4))
-
-
 @pytest.mark.parametrize(("m", "q"), [(1, 1), (2, 3), (9, 2)])
 def test_the_gradient_through_the_gram_matrix_agrees_with_complex_steps(m, q):
     rng = np.random.default_rng(m)
@@ -105,6 +102,130 @@ def test_the_largest_dot_products_come_first_and_of_equal_ones_the_first(n, coun
     np.testing.assert_array_equal(native.largest_dots(left, right, count), expected)
 
 
-def test_more_dot_products_than_there_are_are_refused():
-    with pytest.raises(ValueError, match="do not fit"):
-        native.largest_dots(np.ones((2, 3)), np.ones((4, 3)), 5)
+M, Q, D, N, GROUPS, FORMS = 5, 2, 3, 20, 4, 6
+PAIRS, CHUNK, CHUNKS = M * (M + 1) // 2, 8, 3
+Shapes = dict[str, "tuple[int, ...] | int"]
+
+
+def chunks(d: int, groups: int, matrices: int = 1) -> Shapes:
+    """Return a range of chunks, and the least workspace."""
+    return {"first": 0, "last": CHUNKS, "space": (native.workspace(M, Q, d, groups, matrices),)}
+
+
+def part(sums: int, per_sum: int, groups: int = 1, matrices: int = 1) -> Shapes:
+    space = chunks(D, groups, matrices)["space"]
+    return {"first": 0, "last": CHUNKS, "accumulators": (sums * per_sum,), "scale": (sums,), "space": space}
+
+
+OF_PSI = {"weight_psi2": (PAIRS, GROUPS), "weight_psi1Y": (M, D)}
+BY_ROWS = {"grad_mu": (N, Q), "grad_S": (N, Q)}
+OF_K = {"inverse": (M, M), "weight": (M, M), "weight_psi1Y": (M, D), "fit": (M, D)}
+ARGUMENTS: dict[str, Shapes] = {
+    "Kernel": {"Z": (M, Q), "center": (Q,), "alpha": (Q,)},
+    "Rows": {"mu": (N, Q), "S": (N, Q), "Y": (N, D), "chunk": CHUNK, "all_chunks": CHUNKS, "observed": (N, GROUPS)},
+    "regression_statistics": {"inverse": (M, M)} | part(PAIRS + M * D, 1),
+    "regression_gradient": OF_K | part(M * Q + Q + M * D, 2),
+    "regression_moments": chunks(D, 1) | {"factor": (M, M), "weights": (M, D), "mean": (N, D), "explained": (N,)},
+    "gplvm_statistics": part(PAIRS * GROUPS + M * D + 2, 1, GROUPS, GROUPS),
+    "gplvm_gradient": OF_PSI | BY_ROWS | part(M * Q + Q, 2, GROUPS),
+    "gplvm_bounds": chunks(D, GROUPS) | OF_PSI | {"values": (N,)} | BY_ROWS,
+    "gplvm_moments": chunks(D, FORMS)
+    | {"weights": (M, D), "weights_psi2": (FORMS, PAIRS), "mean": (N, D), "second": (N, FORMS)},
+    "covariance": {"Z": (M, Q), "X": (N, Q), "alpha": (Q,)},
+    "gram_gradient": {"G": (M, M), "Z": (M, Q), "alpha": (Q,)},
+    "exponential": {"x": (N,), "out": (N,)},
+    "chunk_dots": {"left": (2, N), "right": (3, N), "chunk": CHUNK},
+    "largest_dots": {"left": (2, Q), "right": (M, Q), "count": M},
+    "Searches": {"start": (N, Q), "units": (N, Q)},
+    "from_superaccumulators": {"superaccumulators": (M, native.DIGITS)},
+}
+ANY_LENGTH = {  # axes whose length no other argument repeats
+    ("Kernel", "Z", 0),
+    ("Rows", "Y", 1),
+    ("Rows", "observed", 1),
+    ("covariance", "Z", 0),
+    ("covariance", "X", 0),
+    ("chunk_dots", "left", 0),
+    ("chunk_dots", "right", 0),
+    ("largest_dots", "left", 0),
+    ("largest_dots", "right", 0),
+    ("from_superaccumulators", "superaccumulators", 0),
+}
+
+
+def call(name: str, shapes: Shapes, q: int = Q) -> object:
+    """Call an entry point with ones of these shapes, and the kernel and rows of q inputs that it takes."""
+    arguments: list[object] = []
+    for argument, shape in shapes.items():
+        kind = np.int64 if "accumulators" in argument else np.float64
+        arguments.append(np.ones(shape, kind) if isinstance(shape, tuple) else shape)
+    if name.startswith(("regression", "gplvm")):
+        kernel = native.Kernel(np.ones((M, Q)), np.ones(Q), np.ones(Q))
+        if "scale" in shapes:
+            arguments[-5:] = [tuple(arguments[-5:])]
+        else:
+            arguments[:3] = [tuple(arguments[:3])]
+        if name == "gplvm_bounds":
+            arguments[-3:] = [tuple(arguments[-3:])]
+        S, observed = (np.ones((N, q)), np.ones((N, GROUPS))) if name.startswith("gplvm") else (None, None)
+        if name == "gplvm_moments":
+            observed = None
+        arguments[:0] = kernel, native.Rows(np.ones((N, q)), S, np.ones((N, D)), CHUNK, CHUNKS, observed)
+    return getattr(native, name)(*arguments)
+
+
+def wrong() -> Iterator[tuple[str, str, tuple[int, ...] | int]]:
+    """Yield all entry points, arguments, and values with one axis shorter or longer, or beyond their range."""
+    for name, shapes in ARGUMENTS.items():
+        for argument, shape in shapes.items():
+            if isinstance(shape, tuple):
+                for axis, change in [(axis, change) for axis in range(len(shape)) for change in (-1, 1)]:
+                    if (name, argument, axis) not in ANY_LENGTH and not (argument == "space" and change > 0):
+                        yield name, argument, (*shape[:axis], shape[axis] + change, *shape[axis + 1 :])
+            else:
+                yield name, argument, {"first": -1, "last": CHUNKS + 1, "count": M + 1}.get(argument, 0)
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_arguments_that_fit_are_accepted(name):
+    call(name, ARGUMENTS[name])
+
+
+@pytest.mark.parametrize(("name", "argument", "value"), list(wrong()))
+def test_an_argument_that_does_not_fit_is_refused(name, argument, value):
+    with pytest.raises(ValueError, match="expected"):
+        call(name, ARGUMENTS[name] | {argument: value})
+
+
+def test_a_message_says_which_shape_was_expected():
+    with pytest.raises(ValueError, match=r"^fit has shape \(5, 4\), expected \(5, 3\)$"):
+        call("regression_gradient", ARGUMENTS["regression_gradient"] | {"fit": (M, D + 1)})
+
+
+@pytest.mark.parametrize("name", [name for name in ARGUMENTS if name.startswith(("regression", "gplvm"))])
+def test_rows_of_another_number_of_inputs_are_refused(name):
+    with pytest.raises(ValueError, match="mu has shape"):
+        call(name, ARGUMENTS[name], q=Q + 1)
+
+
+def test_the_gplvm_needs_variances_of_inputs():
+    kernel = native.Kernel(np.ones((M, Q)), np.ones(Q), np.ones(Q))
+    rows = native.Rows(np.ones((N, Q)), None, np.ones((N, D)), CHUNK, CHUNKS)
+    sums = PAIRS + M * D + 2
+    space = np.ones(native.workspace(M, Q, D))
+    with pytest.raises(ValueError, match="S is None"):
+        native.gplvm_statistics(kernel, rows, (0, CHUNKS, np.zeros(sums, np.int64), np.ones(sums), space))
+
+
+@pytest.mark.parametrize("number", [-1, N])
+def test_searches_that_do_not_exist_are_refused(number):
+    searches, numbers = native.Searches(np.ones((N, Q)), np.ones((N, Q))), np.array([0, number])
+    with pytest.raises(ValueError, match="numbers holds"):
+        searches.trials(numbers)
+    with pytest.raises(ValueError, match="numbers holds"):
+        searches.points(numbers)
+    with pytest.raises(ValueError, match="numbers holds"):
+        searches.advance(numbers, np.ones(2), np.ones((2, Q)), 1e-6)
+    for values, gradients in ((3, (2, Q)), (2, (3, Q)), (2, (2, Q + 1))):
+        with pytest.raises(ValueError, match="expected"):
+            searches.advance(np.arange(2), np.ones(values), np.ones(gradients), 1e-6)

@@ -96,7 +96,8 @@ def help_of(*command: str) -> str:
 
 
 def options_of(words: list[str]) -> set[str]:
-    """Return the options that the program of a command has."""
+    """Return the options that the program of a command has, without those of mpiexec."""
+    words = words[3:] if words[:2] == ["mpiexec", "-n"] else words
     if words[:2] == ["python", "-m"]:
         return set(re.findall(r"--[\w-]+", help_of("-m", words[2])))
     if words[0] == "python" and words[1] != "run.py":

@@ -21,7 +21,7 @@ from modelfiles import write_model
 from problems import LATENT, REGRESSION, Problem, change, make
 
 from mpigp.cli import execute
-from mpigp.files.model_file import Standardization
+from mpigp.gp.standardization import Standardization
 from mpigp.gp.statistics import Model
 
 JITTER = 1e-4  # condition numbers up to 1e6: explicit inverses are then good to about 1e-9

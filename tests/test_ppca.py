@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from benchmarks import ppca
-from benchmarks.ppca import PPCA
+from benchmarks.support import ppca
+from benchmarks.support.ppca import PPCA
 
 N, D, Q = 400, 6, 2
 

@@ -19,8 +19,8 @@ from reports import CYCLE, Page, read_page, report, write_gplvm, write_regressio
 from mpigp.cli import main
 from mpigp.commands import report as command
 from mpigp.mpi.timers import PHASES
+from mpigp.report.document import number
 from mpigp.report.fitted import ITERATIONS
-from mpigp.report.markup import number
 from mpigp.report.thinning import BLOCK, MOST, evenly, thinned
 
 SHORT = 1e-5  # numbers are drawn with five digits, so half a unit of the fifth is at most 5e-5 of them
@@ -123,7 +123,7 @@ def test_learning_and_time(gplvm: tuple[Path, Path], gplvm_page: Page) -> None:
     below = np.flatnonzero(trace["bound"] < low)
     assert low < high and high > 39 and f"up to {below[-1] + 1}, lie below the frame" in gplvm_page.text
     assert timing["names"] == list(PHASES) and timing["rows"] == rows.tolist() and timing["ranks"] == [0, 1]
-    assert near(timing["seconds"], seconds)
+    assert near(timing["seconds"], seconds.T)
     work = seconds[:, PHASES.index("statistics")] + seconds[:, PHASES.index("gradients")]
     assert f"Load balance {100 * work.mean() / work.max():.1f} %" in gplvm_page.text
     wait = seconds[:, PHASES.index("wait")]
@@ -137,8 +137,8 @@ def test_a_million_rows(tmp_path: Path) -> None:
     model, data = write_gplvm(tmp_path, 10**6, q=2, iterations=3 * ITERATIONS)
     page = report(model, "--data", data)
     assert len(page.source) < 10**6
-    assert "4,000 of 1,000,000 rows are drawn: thinned evenly" in page.text
-    assert "2,000 of the iterations are drawn" in page.text
+    assert "A random sample of 4,000 of the 1,000,000 rows is drawn, spread evenly" in page.text
+    assert "2,000 of the iterations, evenly spaced" in page.text
     rows = np.array(page.drawn["latent"]["rows"])
     assert rows.tolist() == thinned(10**6).tolist() and rows[-1] > BLOCK  # of more than one block
     assert page.drawn["labels"]["values"] == (rows % CYCLE).tolist()
@@ -163,7 +163,7 @@ def test_one_hot_labels(tmp_path: Path) -> None:
     assert page.drawn["labels"] == {"names": list("0123"), "values": numbers.tolist()}
 
 
-def test_of_many_labels_the_most_frequent_have_colours(tmp_path: Path) -> None:
+def test_of_many_labels_the_most_frequent_have_colors(tmp_path: Path) -> None:
     numbers = np.repeat(np.arange(20), np.r_[np.ones(10, int), np.full(10, 4)])
     labels = with_labels(tmp_path, 100 * numbers, n=50).drawn["labels"]
     assert sorted(map(int, labels["names"][:10])) == list(range(1000, 2000, 100))
@@ -293,7 +293,7 @@ def test_many_ranks(tmp_path: Path) -> None:
     model, _ = write_gplvm(tmp_path, 1000, ranks=1000)
     page = report(model)
     assert len(page.drawn["timing"]["ranks"]) == 200 and page.drawn["timing"]["ranks"][-1] == 999
-    assert "200 of 1,000 ranks are drawn" in page.text
+    assert "200 of 1,000 ranks, evenly spaced" in page.text
 
 
 # metrics

@@ -162,7 +162,7 @@ def test_text_has_the_right_figures(tab: Tab, gplvm: Page) -> None:
     n = len(gplvm.drawn["latent"]["rows"])
     for words in ("noise precision β 25", "seed 7", "bound ended at 39 nats", "mpigp fit data.h5 -o 'a model.h5'"):
         assert words in text
-    assert ("All 50 rows are drawn" if n == 50 else "4,000 of 1,000,000 rows are drawn") in text
+    assert ("All 50 rows are drawn" if n == 50 else "4,000 of the 1,000,000 rows") in text
     assert tab.run("[...document.querySelectorAll('#latent .legend button')].map(e => e.textContent)") == list("abcde")
 
 

@@ -19,8 +19,8 @@ from studies import BYTES, COSTS, figures, write_point, write_study
 
 from mpigp.chunks import chunk_count, share
 from mpigp.cli import execute
-from mpigp.scaling.costs import TERMS, Layout, busiest_rows, fit, layout_of, left_out
-from mpigp.scaling.forecast import BOTTLENECKS, MOST, forecast
+from mpigp.scaling.costs import TERMS, Layout, busiest_rows, cross_validate, fit, layout_of
+from mpigp.scaling.forecast import BOTTLENECKS, MAX_RANKS, forecast
 from mpigp.scaling.interconnects import NETWORKS, Interconnect
 from mpigp.scaling.study import read_study
 from mpigp.scaling.summary import cells, markdown, summary
@@ -66,12 +66,12 @@ def test_a_fit_finds_the_costs(tmp_path: Path) -> None:
     study = read_study(write_study(tmp_path, COUNTS))
     np.testing.assert_allclose(astuple(fit(study.points)), astuple(COSTS), rtol=1e-6)
     assert [layout_of(point).shared for point in study.points] == [False, False, False, True, True]
-    errors = left_out(study.points)
+    errors = cross_validate(study.points)
     assert list(errors) == COUNTS and max(map(abs, errors.values())) < 1e-6
 
 
 def test_too_few_counts_leave_none_out(tmp_path: Path) -> None:
-    assert left_out(read_study(write_study(tmp_path, [1, 2])).points) == {}
+    assert cross_validate(read_study(write_study(tmp_path, [1, 2])).points) == {}
     assert fit(read_study(write_study(tmp_path / "one", [1])).points).per_row == pytest.approx(COSTS.per_row)
 
 
@@ -116,7 +116,7 @@ def test_the_forecast_is_the_costs_on_another_interconnect(kind: str, tmp_path: 
     study = read_study(write_study(tmp_path, COUNTS, kind))
     network = Interconnect("given", 5e-6, 1e9, "given")
     found, costs = forecast(study, network), replace(COSTS, latency=5e-6, per_byte=1e-9)
-    assert found.ranks[0] == 1 and found.ranks[-1] == MOST == 4096
+    assert found.ranks[0] == 1 and found.ranks[-1] == MAX_RANKS == 4096
 
     def efficiency(ranks: int) -> float:
         n = 100_000 * (ranks if kind == "weak" else 1)
@@ -141,7 +141,7 @@ def test_the_bottleneck_is_the_term_that_is_made_large(term: str, tmp_path: Path
         write_point(tmp_path, "strong", figures(Layout(100_000, ranks, 1, ranks, BYTES), costs))
     found = forecast(read_study(tmp_path), network.get(term, Interconnect("", 1e-9, 1e12, "")))
     assert found.bottleneck == term
-    assert BOTTLENECKS[term] in found.said
+    assert BOTTLENECKS[term] in found.conclusion
 
 
 # the table and the page

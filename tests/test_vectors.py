@@ -9,7 +9,7 @@ import pytest
 from mpi4py import MPI
 
 from mpigp.mpi.vectors import MultiVector, VectorSpace
-from mpigp.numerics.reproducible_sum import DIGITS, LEAST_EXPONENT, from_digits, to_digits
+from mpigp.numerics.reproducible_sum import DIGITS, LEAST_EXPONENT, from_superaccumulators, to_superaccumulators
 
 
 def filled(space: VectorSpace, count: int, seed: int) -> MultiVector:
@@ -45,23 +45,27 @@ def test_a_combination_is_the_sum_of_its_vectors() -> None:
 def test_digits_add_exactly_over_all_exponents_in_any_order() -> None:
     rng = np.random.default_rng(0)
     values = rng.normal(size=(300, 5)) * 10.0 ** rng.integers(-250, 250, size=(300, 5))
-    digits = to_digits(values)
+    digits = to_superaccumulators(values)
     shuffled = values[rng.permutation(300)]
-    parts = sum(to_digits(shuffled[start : start + 37]) for start in range(0, 300, 37))
+    parts = sum(to_superaccumulators(shuffled[start : start + 37]) for start in range(0, 300, 37))
     np.testing.assert_array_equal(parts, digits)
     exact = [math.fsum(column) for column in values.T]
-    np.testing.assert_allclose(from_digits(digits), exact, rtol=2.3e-16)  # one rounding, of the sum from its digits
+    np.testing.assert_allclose(
+        from_superaccumulators(digits), exact, rtol=2.3e-16
+    )  # one rounding, of the sum from its digits
 
 
 def test_digits_of_the_extremes() -> None:
     smallest, largest = 5e-324, np.finfo(float).max
-    sums = from_digits(to_digits(np.array([[smallest, largest, -1.0, 0.0], [smallest, -largest, 1e-300, 0.0]])))
+    sums = from_superaccumulators(
+        to_superaccumulators(np.array([[smallest, largest, -1.0, 0.0], [smallest, -largest, 1e-300, 0.0]]))
+    )
     np.testing.assert_array_equal(sums, [1e-323, 0.0, -1.0, 0.0])
     assert math.frexp(smallest)[1] - 53 >= LEAST_EXPONENT  # the last bit of its mantissa has a digit
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_sum_with_a_value_that_is_no_number_is_none(bad: float) -> None:
-    digits = to_digits(np.array([[1.0, 2.0], [bad, 3.0]]))
+    digits = to_superaccumulators(np.array([[1.0, 2.0], [bad, 3.0]]))
     assert digits.shape == (2, DIGITS)
-    assert np.isnan(from_digits(digits)[0]) and from_digits(digits)[1] == 5.0
+    assert np.isnan(from_superaccumulators(digits)[0]) and from_superaccumulators(digits)[1] == 5.0

@@ -11,7 +11,8 @@ from mpigp.numerics.cholesky import NotPositiveDefinite, whiten
 
 @pytest.fixture
 def K() -> np.ndarray:
-    return RBF().gram(np.random.default_rng(5).uniform(-3, 3, size=(25, 2)), np.array([1.0, 0.4]))
+    Z = np.random.default_rng(5).uniform(-3, 3, size=(25, 2))
+    return RBF().covariance(Z, Z, np.array([1.0, 0.4]))
 
 
 def test_the_factor_is_of_the_gram_matrix_in_its_order(K):

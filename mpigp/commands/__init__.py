@@ -26,7 +26,6 @@ COMMANDS = {  # with their summaries
     "convert": "a data file from CSV, NPY, NPZ or Parquet, of any size",
     "info": "what a data, model, result or gradient file holds",
     "demo": "a tour: oil-flow data, a GPLVM of them on two ranks of which one is killed, and a report",
-    "experiment": "an experiment of the tutorial or the paper, with its table and figure",
     "scaling": "strong- and weak-scaling studies: run or submit, report, model",
     "slurm": "write, and submit, the batch script of a fit for Slurm",
 }

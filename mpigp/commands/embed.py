@@ -9,11 +9,13 @@ from typing import Any
 from mpigp.chunks import share
 from mpigp.data.hdf5 import dataset, read_rows, reading
 from mpigp.errors import InputError
-from mpigp.files import results
 from mpigp.files.atomic import check_writable
-from mpigp.gp.embedding import Candidates, embed, read_candidates
+from mpigp.files.gather import write
+from mpigp.files.model_file import latent_section, open_model
+from mpigp.gp.embedding import Candidates, embed
 from mpigp.gp.posterior import Posterior
 from mpigp.mpi.communicator import raise_on_all_ranks
+from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.types import Comm, Floats
 
 PARALLEL = True
@@ -36,7 +38,8 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     found = embed(posterior, candidates, Y, arguments.threads)
     comm.Barrier()
     seconds = time.perf_counter() - start
-    results.write(arguments.output, comm, n, {"latent/mu": found.mu, "latent/S": found.S, "bound": found.bound})
+    mu, S, bound = (DistributedRows(comm, n, values) for values in found)
+    write(arguments.output, comm, {**latent_section(mu, S), "bound": bound})
     return say(arguments, comm, n, seconds, "embedded")
 
 
@@ -52,11 +55,11 @@ def read(arguments: argparse.Namespace, comm: Comm) -> tuple[int, Posterior, Can
     with raise_on_all_ranks(comm):
         if comm.rank == 0:
             check_writable(arguments.output, arguments.model, arguments.new)
-        with reading(arguments.model) as file:
-            posterior = Posterior.read(file)
+        with open_model(arguments.model) as model:
+            posterior = model.posterior()
             if posterior.model != "gplvm":
                 raise InputError(f"{arguments.model}: is a {posterior.model} model: only a GPLVM has latent points")
-            candidates = read_candidates(file, posterior)
+            candidates = model.candidates()
         with reading(arguments.new) as file:
             item = dataset(file, arguments.y, 2, f"give the outputs of the model, (n, {posterior.d})")
             if item.shape[1] != posterior.d:

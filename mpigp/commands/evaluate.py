@@ -8,7 +8,6 @@ import time
 from contextlib import ExitStack
 from typing import Any
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,21 +17,15 @@ from mpigp.data.datasets import DataSets, find
 from mpigp.data.hdf5 import reading
 from mpigp.data.streams import Columns
 from mpigp.errors import InputError
-from mpigp.files.atomic import check_writable, replacing
-from mpigp.files.model_file import (
-    read_globals,
-    read_jitter,
-    read_latent,
-    read_model,
-    read_model_name,
-    read_standardization,
-)
+from mpigp.files.atomic import check_writable
+from mpigp.files.gather import write
+from mpigp.files.model_file import ModelFile, open_model
 from mpigp.files.provenance import by_rank, cpu, versions
-from mpigp.files.results import write_rows
 from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import Model, model_of
 from mpigp.mpi import memory
-from mpigp.mpi.communicator import gather_rows, raise_on_all_ranks
+from mpigp.mpi.communicator import raise_on_all_ranks
+from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.evaluator import Evaluation, EvaluationFailed, Evaluator
 from mpigp.mpi.rows import Rows
 from mpigp.types import Comm
@@ -87,9 +80,9 @@ def evaluate(arguments: argparse.Namespace, comm: Comm, files: ExitStack) -> dic
             raise InputError(f"--jitter: is {arguments.jitter:g}: give a number ≥ 0")
         if arguments.output is not None and comm.rank == 0:
             check_writable(arguments.output, arguments.data, arguments.params)
-        params, data = (files.enter_context(reading(path)) for path in (arguments.params, arguments.data))
-        model, parameters = chosen_model(arguments, params), read_globals(params)
-        jitter = read_jitter(params, DEFAULT_JITTER) if arguments.jitter is None else arguments.jitter
+        params, data = files.enter_context(open_model(arguments.params)), files.enter_context(reading(arguments.data))
+        model, parameters = chosen_model(arguments, params), params.parameters()
+        jitter = params.jitter(DEFAULT_JITTER) if arguments.jitter is None else arguments.jitter
         sets = find(data, arguments.y, arguments.x if model.name == "regression" else None)
     n, (m, q), d = sets.n, parameters.Z.shape, sets.Y.shape[1]
     numbers = d + (q if sets.X is not None else 4 * q)  # X, or mu, S and their gradients
@@ -117,7 +110,7 @@ def evaluate(arguments: argparse.Namespace, comm: Comm, files: ExitStack) -> dic
         del seconds[0], spent[0]
     usual = {name: statistics.median(each[name] for each in spent) for name in evaluator.phases.seconds}
     if arguments.output is not None:
-        write(arguments.output, comm, evaluation, rows)
+        write_gradients(arguments.output, comm, evaluation, rows)
     told = by_rank(comm, usual, share.rows)
     timed = comm.rank == 0 and arguments.repeat > 0
     algebra = algebra_seconds(evaluator, parameters, jitter, arguments.repeat) if timed else None
@@ -171,51 +164,41 @@ def algebra_seconds(evaluator: Evaluator, parameters: Globals, jitter: float, re
     return statistics.median(seconds)
 
 
-def chosen_model(arguments: argparse.Namespace, params: h5py.File) -> Model:
+def chosen_model(arguments: argparse.Namespace, params: ModelFile) -> Model:
     """Return the parameter file's model, with another kernel where asked for one."""
     if arguments.kernel is None:
-        return read_model(params)
+        return params.model()
     try:
-        return model_of(read_model_name(params), arguments.kernel)
+        return model_of(params.kind, arguments.kernel)
     except InputError as error:
         raise InputError(f"--kernel: {error}") from error
 
 
 def read(
-    params: h5py.File, sets: DataSets, share: Share, q: int, stream: bool
+    params: ModelFile, sets: DataSets, share: Share, q: int, stream: bool
 ) -> tuple[Columns, NDArray[np.float64] | None, Columns]:
     """Return these rows of mu, S and Y, in the model's units."""
     if sets.X is not None and sets.X.shape[1] != q:
         raise InputError(
-            f"{params.filename}: /Z: has {q} columns, and {sets.X.name} of {sets.X.file.filename} has "
+            f"{params.name}: /Z: has {q} columns, and {sets.X.name} of {sets.X.file.filename} has "
             f"{sets.X.shape[1]}: they must agree"
         )
-    latent = read_latent(params, sets.n, q, *share) if sets.X is None else None
+    params.sizes |= {"n": sets.n, "d": sets.Y.shape[1]}
+    latent = params.latent(*share) if sets.X is None else None
     X, Y = sets.rows(share, stream)
-    Y = standardized(params, "y", Y)
+    for column, values in (("x", X), ("y", Y)):
+        units = None if values is None else params.standardization(column)
+        if units is not None:
+            units.apply(values)
     if latent is not None:
         return *latent, Y
     assert X is not None
-    return standardized(params, "x", X), None, Y
+    return X, None, Y
 
 
-def standardized(params: h5py.File, column: str, values: Columns) -> Columns:
-    """Take rows to the model's units, where the parameter file says how."""
-    standardization = read_standardization(params, column, values.shape[1])
-    return values if standardization is None else standardization.apply(values)
-
-
-def write(path: str, comm: Comm, evaluation: Evaluation, rows: Rows) -> None:
-    """Write the bound and its gradients; rank 0 writes, the others send it their rows."""
-    if comm.rank != 0:
-        for values in rows.gradients.values():
-            list(gather_rows(comm, values, rows.n))
-        return
-    assert evaluation.gradient is not None
-    with replacing(path) as temporary, h5py.File(temporary, "w") as file:
-        file["bound"] = evaluation.bound
-        file.attrs["jitter"] = evaluation.jitter
-        for name, value in evaluation.gradient._asdict().items():
-            file[f"gradient/{name}"] = value
-        for name, values in rows.gradients.items():
-            write_rows(file, f"gradient/{name}", comm, values, rows.n)
+def write_gradients(path: str, comm: Comm, evaluation: Evaluation, rows: Rows) -> None:
+    """Write the bound and its gradients. Called by all ranks."""
+    shared = {} if evaluation.gradient is None else evaluation.gradient._asdict()
+    gradients = shared | {name: DistributedRows(comm, rows.n, values) for name, values in rows.gradients.items()}
+    datasets = {"bound": evaluation.bound} | {f"gradient/{name}": value for name, value in gradients.items()}
+    write(path, comm, datasets, {"/": {"jitter": evaluation.jitter}})

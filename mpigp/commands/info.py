@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mpigp.data.inspect import describe
+from mpigp.files.inspect import describe
 
 PARALLEL = False
 

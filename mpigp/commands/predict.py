@@ -12,10 +12,12 @@ import numpy as np
 from mpigp.chunks import Share, share
 from mpigp.data.hdf5 import dataset, read_rows, reading
 from mpigp.errors import InputError
-from mpigp.files import results
 from mpigp.files.atomic import check_writable
+from mpigp.files.gather import write
+from mpigp.files.model_file import open_model
 from mpigp.gp.posterior import JOINT_ROWS, Posterior
 from mpigp.mpi.communicator import raise_on_all_ranks
+from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.scores import scores
 from mpigp.types import Comm, Floats
 
@@ -45,8 +47,8 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
             raise InputError(f"--seed: is {arguments.seed}: give a number ≥ 0")
         if comm.rank == 0:
             check_writable(arguments.output, arguments.model, arguments.new)
-        with reading(arguments.model) as file:
-            posterior = Posterior.read(file)
+        with open_model(arguments.model) as model:
+            posterior = model.posterior()
         with reading(arguments.new) as file:
             n, X, X_variance, Y = read(arguments, file, posterior, comm)
             everything = read_rows(file[arguments.x], 0, n) if arguments.samples and comm.rank == 0 else None
@@ -63,10 +65,10 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     figures: dict[str, Any] = {"n": n, "seconds": seconds, "ranks": comm.size, "threads": arguments.threads}
     if Y is not None:
         figures |= scores(comm, n, found, Y)
-    draws = {}
+    datasets: dict[str, Any] = {name: DistributedRows(comm, n, values) for name, values in found._asdict().items()}
     if everything is not None:
-        draws["samples"] = posterior.sample(everything, arguments.samples, arguments.seed)
-    results.write(arguments.output, comm, n, found._asdict(), draws)
+        datasets["samples"] = posterior.sample(everything, arguments.samples, arguments.seed)
+    write(arguments.output, comm, datasets)
     if comm.rank == 0:
         print(f"{arguments.output}: {n} rows predicted in {seconds:.3g} s")
         if Y is not None:

@@ -7,8 +7,9 @@ import time
 from typing import Any
 
 from mpigp.commands import embed
-from mpigp.files import results
+from mpigp.files.gather import write
 from mpigp.gp.embedding import reconstruct
+from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.types import Comm
 
 PARALLEL = True
@@ -24,5 +25,5 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     found = reconstruct(posterior, candidates, Y, arguments.threads)
     comm.Barrier()
     seconds = time.perf_counter() - start
-    results.write(arguments.output, comm, n, found._asdict())
+    write(arguments.output, comm, {name: DistributedRows(comm, n, values) for name, values in found._asdict().items()})
     return embed.say(arguments, comm, n, seconds, "reconstructed")

@@ -7,17 +7,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import h5py
-
 from mpigp.data.datasets import find
 from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
-from mpigp.report.contents import Report
+from mpigp.files.model_file import ModelFile, open_model
 from mpigp.report.fitted import Fitted, read_fitted
 from mpigp.report.labels import Labels, find_labels, read_labels
 from mpigp.report.metrics import read_metrics
 from mpigp.report.page import render
+from mpigp.report.panels import Report, describe
 from mpigp.report.predictions import Predictions, predictions
 
 PARALLEL = False
@@ -29,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("model", metavar="MODEL", help="HDF5 file that `mpigp fit` wrote")
     add("-o", "--output", required=True, metavar="HTML", help="the page to write")
     add("--png", metavar="DIR", help="write the figures as PNG files to this folder too; needs matplotlib")
-    add("--data", metavar="DATA", help="regression: data to predict; GPLVM: the data it was learnt from, for labels")
+    add("--data", metavar="DATA", help="regression: data to predict; GPLVM: the data it was learned from, for labels")
     add("--labels", metavar="NAME", help="GPLVM: dataset of DATA with the labels (default labels, where there is one)")
     add("--x", metavar="NAME", help="regression: dataset of the inputs (default X)")
     add("--y", metavar="NAME", help="dataset of the outputs (default Y)")
@@ -39,18 +38,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     """Read all, then write."""
     check(arguments)
-    with reading(arguments.model) as file:
+    with open_model(arguments.model) as file:
         fitted = read_fitted(file)
         metrics = read_metrics(arguments.metrics, file) if arguments.metrics else None
         labels, predicted = compare(arguments, file, fitted) if arguments.data else (None, None)
     report = Report(fitted, labels, predicted, metrics)
+    drawn = describe(report)
     written = [arguments.output]
     with replacing(arguments.output) as temporary:
-        temporary.write_text(render(report), "utf-8")
+        temporary.write_text(render(report, drawn), "utf-8")
     if arguments.png:
-        from mpigp.report.pictures import draw
+        from mpigp.report.pictures import save
 
-        written += draw(report, Path(arguments.png))
+        written += save(drawn, Path(arguments.png))
     print("\n".join(written))
     return figures(report) | {"written": written}
 
@@ -76,32 +76,30 @@ def check_pictures(folder: str) -> None:
 
 
 def compare(
-    arguments: argparse.Namespace, model: h5py.File, fitted: Fitted
+    arguments: argparse.Namespace, model: ModelFile, fitted: Fitted
 ) -> tuple[Labels | None, Predictions | None]:
     """Return the labels of a GPLVM's rows, or the predictions of a regression, for the data that are given."""
     with reading(arguments.data) as file:
-        learnt = fitted.model == "regression"
-        if learnt and arguments.labels:
-            raise InputError("--labels: colours the latent space of a GPLVM, and this is a regression: leave it out")
-        if not learnt and arguments.x:
+        regression = fitted.model == "regression"
+        if regression and arguments.labels:
+            raise InputError("--labels: colors the latent space of a GPLVM, and this is a regression: leave it out")
+        if not regression and arguments.x:
             raise InputError("--x: names the inputs of a regression, and this is a GPLVM: leave it out")
-        data = find(file, arguments.y or "Y", (arguments.x or "X") if learnt else None)
+        data = find(file, arguments.y or "Y", (arguments.x or "X") if regression else None)
         q = fitted.parameters.Z.shape[1]
         for item, width in ((data.Y, fitted.d), (data.X, q)):
             if item is not None and width is not None and item.shape[1] != width:
                 raise InputError(
                     f"{arguments.data}: {item.name}: has {item.shape[1]} columns, the model {width}: give data "
-                    "like those it was learnt from"
+                    "like those it was learned from"
                 )
-        if learnt:
-            from mpigp.gp.posterior import Posterior
-
-            return None, predictions(Posterior.read(model), data)
+        if regression:
+            return None, predictions(model.posterior(), data)
         assert fitted.latent is not None
         if data.n != fitted.n:
             raise InputError(
                 f"{arguments.data}: {data.Y.name}: has {data.n} rows, the model {fitted.n}: give the data it was "
-                "learnt from"
+                "learned from"
             )
         item = find_labels(file, arguments.labels, fitted.n)
         return (None if item is None else read_labels(item, fitted.latent.rows)), None
@@ -110,17 +108,17 @@ def compare(
 def figures(report: Report) -> dict[str, Any]:
     """Return the figures of the command."""
     fitted, predicted = report.fitted, report.predictions
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "model": fitted.model,
         "n": fitted.n,
         "alpha": fitted.parameters.alpha.tolist(),
         **fitted.last,
     }
     if fitted.latent is not None:
-        found["rows_drawn"] = len(fitted.latent.rows)
+        values["rows_drawn"] = len(fitted.latent.rows)
     if fitted.timing is not None:
-        found["balance"] = fitted.balance
+        values["balance"] = fitted.balance
     if predicted is not None:
-        found["rows_drawn"] = len(predicted.rows)
-        found |= {name: getattr(predicted, name).tolist() for name in ("rmse", "nlpd", "inside")}
-    return found
+        values["rows_drawn"] = len(predicted.rows)
+        values |= {name: getattr(predicted, name).tolist() for name in ("rmse", "nlpd", "inside")}
+    return values

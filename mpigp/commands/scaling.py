@@ -22,6 +22,7 @@ from mpigp.scaling import study
 from mpigp.scaling.forecast import forecast
 from mpigp.scaling.interconnects import NETWORKS, Interconnect, checked, find_interconnect
 from mpigp.scaling.page import render
+from mpigp.scaling.panels import describe
 from mpigp.scaling.probe import probe
 from mpigp.scaling.problem import Problem, find_problem
 from mpigp.scaling.running import RunFailed
@@ -130,23 +131,24 @@ def run_report(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.png:
         check_pictures(arguments.png)
     found = study.read_study(Path(arguments.path))
-    lines, foretold = summary(found), forecast(found, network)
+    lines, predicted = summary(found), forecast(found, network)
+    drawn = describe(found, lines, predicted)
     print(markdown(lines))
-    if foretold.errors:
-        each = ", ".join(f"{ranks} ranks {100 * error:+.1f} %" for ranks, error in foretold.errors.items())
-        print(f"\nThe model's error on counts left out of its fit: {each}")
-    print(f"\nThe model, {foretold.said}")
+    if predicted.errors:
+        each = ", ".join(f"{ranks} ranks {100 * error:+.1f} %" for ranks, error in predicted.errors.items())
+        print(f"\nErrors of the model in leave-one-out cross-validation: {each}")
+    print(f"\nOn {network.name}: {predicted.conclusion}")
     written = []
     if arguments.output is not None:
         with replacing(arguments.output) as temporary:
-            temporary.write_text(render(found, lines, foretold), "utf-8")
+            temporary.write_text(render(found, lines, predicted, drawn), "utf-8")
         written.append(arguments.output)
     if arguments.png:
-        from mpigp.scaling.pictures import draw
+        from mpigp.report.pictures import save
 
-        written += draw(found, lines, foretold, Path(arguments.png))
+        written += save(drawn, Path(arguments.png))
     print("\n".join(written))
-    told = foretold._asdict() | {"interconnect": network._asdict(), "here": asdict(foretold.here)}
+    told = predicted._asdict() | {"interconnect": network._asdict(), "here": asdict(predicted.here)}
     return {"kind": found.kind, "measured": [line._asdict() for line in lines], "forecast": told, "written": written}
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from mpigp.data import synth
 from mpigp.errors import InputError
@@ -61,8 +60,7 @@ def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
         attributes = {"/": {"alpha": synth.relevance(arguments.inputs)}}
     attributes["/"] |= {"source": f"mpigp synth {arguments.kind}", "seed": seed, **options}
 
-    with threadpool_limits(limits=1, user_api="blas"):  # the same bits on any number of cores
-        shapes = write_blocks(Path(arguments.output), rows, make, np.dtype(arguments.dtype), attributes)
+    shapes = write_blocks(Path(arguments.output), rows, make, np.dtype(arguments.dtype), attributes)
     print(f"{arguments.output}: {rows} rows of {listed(shapes)}")
     figures = {"file": arguments.output, "kind": arguments.kind, "rows": rows, "seed": seed}
     return figures | options | {"datasets": shapes}

@@ -1,4 +1,4 @@
-"""Tables become data files: which columns are X, Y and labels, and the copying of them."""
+"""Conversion of tables to data files: the choice of the columns of X, Y and labels, and their copying."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Assignment(NamedTuple):
 
 
 def select(table: Table, wanted: Sequence[str], option: str) -> list[int]:
-    """The columns that these names or numbers mean."""
+    """Return the columns of these names or numbers."""
     names = table.names or []
     columns: list[int] = []
     for word in wanted:
@@ -47,10 +47,10 @@ def select(table: Table, wanted: Sequence[str], option: str) -> list[int]:
 
 
 def assign(table: Table, x: Sequence[str] | None, y: Sequence[str] | None, labels: str | None) -> Assignment:
-    """Decide what the columns are; where only X or only Y is named, the other gets the columns that are left.
+    """Assign the columns; where only X or only Y is named, the other gets the columns that are left.
 
-    Where neither is named everything is Y, except that in an NPZ file with an array Y, the arrays X, Y and
-    labels are what their names say.
+    Where neither is named everything is Y, except that in an NPZ file with an array Y, the arrays X, Y and labels are
+    used by their names.
     """
     if isinstance(table, NpzTable) and x is None and y is None and "Y" in table.groups:
         x, y = [name for name in ("X",) if name in table.groups], ["Y"]
@@ -82,7 +82,7 @@ class Classes:
         self.codes: dict[str, int] = {}
 
     def encode(self, labels: NDArray, first: int) -> NDArray[np.int32]:
-        """The numbers of these labels, the first of which stands in row `first`."""
+        """Return the codes of these labels, the first of which is in row `first`."""
         distinct, inverse = np.unique(labels, return_inverse=True)
         texts = [str(label).strip() for label in distinct.tolist()]
         for position, text in enumerate(texts):
@@ -100,42 +100,34 @@ class Classes:
             )
         return np.array([self.codes[text] for text in texts], np.int32)[inverse]
 
-    def final(self) -> tuple[NDArray[np.int32], list[str] | None]:
-        """What each number becomes: its label where all are integers, else its place among sorted classes."""
+    def finish(self, dataset: h5py.Dataset) -> None:
+        """Replace each code: by its label where all are integers, else by its place among the sorted classes."""
         try:
             values = np.array([number(text) for text in self.codes])
         except ValueError:
             values = np.array([np.nan])
-        if np.all(np.abs(values) < 2**31) and np.all(values == np.rint(values)):
-            return values.astype(np.int32), None
-        places = {text: place for place, text in enumerate(sorted(self.codes))}
-        return np.array([places[text] for text in self.codes], np.int32), list(places)
+        if not (np.all(np.abs(values) < 2**31) and np.all(values == np.rint(values))):
+            names = sorted(self.codes)
+            places = {text: place for place, text in enumerate(names)}
+            values = np.array([places[text] for text in self.codes])
+            dataset.attrs["classes"] = names
+        for first in range(0, len(dataset), 2**20):
+            put(dataset, first, values.astype(np.int32)[dataset[first : first + 2**20]])
 
 
-class Datasets:
-    """The datasets X, Y and labels of a file that is being written, filled from their first row on.
+def create(file: h5py.File, name: str, rows: int | None, width: tuple[int, ...], dtype: np.dtype) -> h5py.Dataset:
+    """Add a dataset of rows of this width: contiguous, or where their number is None, growing in chunks of rows."""
+    if rows is not None:
+        return file.create_dataset(name, shape=(rows, *width), dtype=dtype)
+    chunk = max(2**16 // max(width, default=1), 1)
+    return file.create_dataset(name, (0, *width), dtype, maxshape=(None, *width), chunks=(chunk, *width))
 
-    They are contiguous where the number of rows is known; where it is None they grow in chunks of rows.
-    """
 
-    def __init__(self, file: h5py.File, rows: int | None) -> None:
-        self.file, self.rows = file, rows
-
-    def create(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> h5py.Dataset:
-        """Add a dataset whose rows have this shape."""
-        if self.rows is not None:
-            return self.file.create_dataset(name, shape=(self.rows, *shape), dtype=dtype)
-        chunk = max(2**16 // max(shape, default=1), 1)
-        return self.file.create_dataset(
-            name, shape=(0, *shape), maxshape=(None, *shape), chunks=(chunk, *shape), dtype=dtype
-        )
-
-    def put(self, name: str, first: int, block: NDArray) -> None:
-        """Write a block of rows that begins at row `first`."""
-        dataset = self.file[name]
-        if self.rows is None:
-            dataset.resize(first + len(block), axis=0)
-        dataset[first : first + len(block)] = block
+def put(dataset: h5py.Dataset, first: int, block: NDArray) -> None:
+    """Write a block of rows that begins at row `first`."""
+    if dataset.maxshape[0] is None:
+        dataset.resize(max(len(dataset), first + len(block)), axis=0)
+    dataset[first : first + len(block)] = block
 
 
 def write(
@@ -145,30 +137,27 @@ def write(
     dtype: np.dtype | None,
     advance: Callable[[int], object],
 ) -> tuple[int, int]:
-    """Copy the columns into an open data file, block by block; count the rows and the missing values.
+    """Copy the columns into an open data file, block by block; return the number of rows and of missing values.
 
-    `dtype` None lets the table decide. `advance` is told how much each block has read, in the table's unit.
+    `dtype` None lets the table decide. `advance` is called with how much each block has read, in the table's unit.
     """
-    columns = [*assignment.x, *assignment.y]
-    total = table.rows(columns if assignment.label is None else [*columns, assignment.label])
-    datasets = Datasets(file, total)
+    columns, label = [*assignment.x, *assignment.y], assignment.label
+    total = table.rows(columns if label is None else [*columns, label])
     parts = {"X": slice(0, len(assignment.x)), "Y": slice(len(assignment.x), len(columns))}
     parts = {name: part for name, part in parts.items() if columns[part]}
     for name, part in parts.items():
-        dataset = datasets.create(name, (len(columns[part]),), dtype or table.dtype(columns[part]))
+        dataset = create(file, name, total, (len(columns[part]),), dtype or table.dtype(columns[part]))
         if table.names:
             dataset.attrs["columns"] = [table.names[column] for column in columns[part]]
-    classes = None
-    if assignment.label is not None:
-        classes = Classes(table, assignment.label)
-        datasets.create("labels", (), np.dtype(np.int32))
-
+    classes = None if label is None else Classes(table, label)
+    if classes is not None:
+        create(file, "labels", total, (), np.dtype(np.int32))
     rows = missing = done = 0
-    for block in table.blocks(columns, assignment.label):
+    for block in table.blocks(columns, label):
         for name, part in parts.items():
-            datasets.put(name, rows, block.values[:, part])
+            put(file[name], rows, block.values[:, part])
         if classes is not None and block.labels is not None:
-            datasets.put("labels", rows, classes.encode(block.labels, rows))
+            put(file["labels"], rows, classes.encode(block.labels, rows))
         rows += len(block.values)
         missing += int(np.isnan(block.values).sum())
         advance(block.done - done)
@@ -176,10 +165,5 @@ def write(
     if rows == 0:
         raise InputError(f"{table.path}: holds no rows: give a file with rows")
     if classes is not None:
-        label_of, names = classes.final()
-        for first in range(0, rows, 2**20):
-            codes = file["labels"][first : first + 2**20]
-            datasets.put("labels", first, label_of[codes])
-        if names is not None:
-            file["labels"].attrs["classes"] = names
+        classes.finish(file["labels"])
     return rows, missing

@@ -41,7 +41,7 @@ class DataSets(NamedTuple):
         return f"{self.Y.file.filename}: {self.Y.name}: "
 
     def rows(self, share: Share, stream: bool, missing: bool = False) -> tuple[Columns | None, Columns]:
-        """Return these rows of X and Y, all of them looked at; to `stream` them, the file must stay open."""
+        """Return these rows of X and Y, checked; to `stream` them, the file must stay open."""
         if not stream:
             return None if self.X is None else read_rows(self.X, *share), read_rows(self.Y, *share, missing)
         sets = [each for each in (self.X, self.Y) if each is not None]

@@ -1,11 +1,13 @@
-"""HDF5 files read with care: what is missing, misshapen or no number is an InputError that says where."""
+"""Checked reading of HDF5 files: an InputError says which dataset is missing, has the wrong shape or holds NaN."""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -37,7 +39,7 @@ def reading(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
 
 @contextmanager
 def h5py_errors(where: str) -> Iterator[None]:
-    """Turn what h5py says about damage into an input error that says where."""
+    """Turn the errors that h5py raises on a damaged file into an InputError that names the place."""
     try:
         yield
     except InputError:
@@ -96,3 +98,18 @@ def read_all(item: h5py.Dataset) -> Floats:
     if not np.isfinite(values).all():
         raise InputError(f"{item.file.filename}: {item.name}: holds NaN or Inf: it must be finite")
     return values
+
+
+def plain(value: Any) -> Any:
+    """An HDF5 value as Python's own numbers, text and lists."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, np.ndarray):
+        return [plain(item) for item in value.tolist()] if value.ndim else plain(value.item())
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such number
+    return value if isinstance(value, int | float | str) else str(value)

@@ -1,4 +1,4 @@
-"""Rows that stay in their file: a block of them is read whenever it is looked at, the next one while it is in use."""
+"""Rows streamed from their file block by block; the next block is read while one is in use."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def block_rows(chunk: int, width: int) -> int:
 class Stream:
     """Rows (rows, columns) of a dataset, of which a block at a time is in memory.
 
-    What is taken from them (`-=`) and what they are divided by (`/=`) is so with every block that is read: operations
-    on single numbers, which have the bits that they have on an array.
+    `-=` and `/=` are applied to every block as it is read: operations on single numbers, which have the same bits as on
+    a whole array.
 
     Parameters
     ----------
     item : the dataset, in a file that stays open.   share : this rank's rows
-    step : rows of a block, whole chunks; the same for all that are looked at together
+    step : rows of a block, whole chunks; the same for all streams that are read together
     """
 
     def __init__(self, item: h5py.Dataset, share: Share, step: int) -> None:
@@ -50,14 +50,14 @@ class Stream:
         return self
 
     def check(self) -> None:
-        """Look at all rows once: NaN, Inf and damage are an InputError."""
+        """Read all rows once: NaN, Inf and damage are an InputError."""
         for first in range(0, len(self), self.step):
             self._read(first)
 
     def read(self, first: int) -> Floats:
         """Return the block whose first row is this one of this rank's.
 
-        It could be read once, so what goes wrong now does so on this rank alone, and must not pass for bad input.
+        All blocks were readable once, so an error now is this rank's alone: an InputError is one that all ranks raise.
         """
         try:
             rows = self._read(first)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 
-from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
 from mpigp.estimators.gplvm import BayesianGPLVM
 from mpigp.estimators.regression import SparseGPRegression
-from mpigp.files.model_file import read_model
+from mpigp.files.model_file import open_model
 from mpigp.types import Comm
 
 __all__ = ["BayesianGPLVM", "SparseGPRegression", "load"]
@@ -34,8 +33,8 @@ def load(path: str | os.PathLike[str], comm: Comm | None = None) -> SparseGPRegr
     >>> bool((mpigp.load(path).predict(X) == model.predict(X)).all())
     True
     """
-    with reading(path) as file:
-        kind = {"regression": SparseGPRegression, "gplvm": BayesianGPLVM}[read_model(file).name]
-        if "posterior" not in file or "trace" not in file:
+    with open_model(path) as model:
+        kind = {"regression": SparseGPRegression, "gplvm": BayesianGPLVM}[model.model().name]
+        if not model.learned:
             raise InputError(f"{path}: is no learned model: give a file that `mpigp fit` or `save` wrote")
-        return kind._load(file, comm)
+        return kind._load(model, comm)

@@ -7,7 +7,8 @@ import json
 import os
 import sys
 import warnings
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, fields
 from numbers import Integral
 from typing import Any, ClassVar, TypeAlias
 
@@ -24,11 +25,10 @@ from mpigp.data.hdf5 import dataset
 from mpigp.errors import InputError
 from mpigp.estimators.learned import FittedModel
 from mpigp.estimators.sources import ArraySets
-from mpigp.files.model_file import read_globals, read_model
+from mpigp.files.model_file import ModelFile
 from mpigp.fit.driver import Driver
-from mpigp.fit.loop import Trace
+from mpigp.fit.loop import Fit, Trace
 from mpigp.fit.options import Options, RunOptions, interval
-from mpigp.gp.posterior import Posterior
 from mpigp.mpi.communicator import raise_on_all_ranks, script_world
 from mpigp.mpi.processes import default_threads
 from mpigp.types import Comm, Floats
@@ -40,10 +40,34 @@ HERE = ("comm", "threads", "verbose", "checkpoint", "checkpoint_every", "resume"
 EXPECTED = "give a dataset of one row per observation"
 
 
+@dataclass(eq=False, repr=False)
 class Estimator(BaseEstimator):
-    """What the estimators share: learning, and model files."""
+    """What the estimators share: their parameters, learning, and model files."""
 
     _model: ClassVar[str]
+
+    inducing: int = 50
+    _: KW_ONLY
+    kernel: str = Options.kernel
+    optimizer: str = Options.optimizer
+    max_iter: int = Options.max_iter
+    tolerance: float = Options.tolerance
+    gradient_tolerance: float = Options.gradient_tolerance
+    hold: int = Options.hold
+    fixed: Sequence[str] = ()
+    placement: str = Options.placement
+    restarts: int = Options.restarts
+    standardize: str = Options.standardize
+    jitter: float = Options.jitter
+    random_state: Any = Options.seed
+    threads: int | None = None
+    verbose: int = 0
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: str | int | None = "10m"
+    resume: bool = False
+    metrics: str | os.PathLike[str] | None = None
+    callback: Callable[[Fit], Any] | None = None
+    comm: Comm | None = None
 
     def _comm(self) -> Comm:
         """Return the communicator: after ranks failed during `fit`, that of the ranks that are left."""
@@ -127,10 +151,10 @@ class Estimator(BaseEstimator):
     def _take(self, learned: FittedModel) -> None:
         """Set the attributes of a learned model."""
         self._learned = learned
-        with learned.open() as file:
-            self.Z_, self.variance_, self.alpha_, self.beta_ = read_globals(file)
-            self.trace_ = Trace(**{name: item[()].tolist() for name, item in file["trace"].items()})
-            self.posterior_ = Posterior.read(file)
+        with learned.open() as model:
+            self.Z_, self.variance_, self.alpha_, self.beta_ = model.parameters()
+            self.trace_ = Trace(**model.trace())
+            self.posterior_ = model.posterior()
         self.n_iter_ = len(self.trace_)
         self.bound_ = self.trace_.bound[-1] if self.n_iter_ else float("nan")
 
@@ -145,8 +169,8 @@ class Estimator(BaseEstimator):
         comm = self._comm()
         given = {name: value for name, value in self.get_params(deep=False).items() if name not in HERE}
         given |= {"fixed": list(self.fixed)}
-        with raise_on_all_ranks(comm), self._learned.open() as file:
-            given |= {"random_state": int(file.attrs["seed"])}
+        with raise_on_all_ranks(comm), self._learned.open() as model:
+            given |= {"random_state": int(model.attribute("seed"))}
             if comm.rank == 0:
                 self._learned.write(path, estimator=json.dumps(given), **self._attributes())
         comm.Barrier()
@@ -156,23 +180,24 @@ class Estimator(BaseEstimator):
         return {}
 
     @classmethod
-    def _load(cls, file: h5py.File, comm: Comm | None) -> Any:
+    def _load(cls, model: ModelFile, comm: Comm | None) -> Any:
         """Return the estimator of a model file."""
-        given = json.loads(file.attrs["estimator"]) if "estimator" in file.attrs else _given(file)
+        written = model.attribute("estimator")
+        given = _given(model) if written is None else json.loads(written)
         estimator = cls(comm=comm)
         known = {name: value for name, value in given.items() if name in estimator.get_params(deep=False)}
         estimator.set_params(**known | {"fixed": tuple(known["fixed"])})
-        estimator._take(FittedModel.read(file))
+        estimator._take(FittedModel.read(model))
         return estimator
 
 
-def _given(file: h5py.File) -> dict[str, Any]:
+def _given(model: ModelFile) -> dict[str, Any]:
     """Return the parameters of the estimator that would have made a model file of `mpigp fit`."""
-    m, q = read_globals(file).Z.shape
-    given = {"inducing": m, "latent": q, "fixed": (), "random_state": int(file.attrs["seed"])}
-    given |= {"jitter": float(file.attrs["jitter"]), "kernel": read_model(file).loops.name}
-    if "checkpoint/options" in file:
-        options = json.loads(file["checkpoint/options"].asstr()[()])
+    m, q = model.parameters().Z.shape
+    given = {"inducing": m, "latent": q, "fixed": (), "random_state": int(model.attribute("seed"))}
+    given |= {"jitter": float(model.attribute("jitter")), "kernel": model.model().loops.name}
+    options = model.identity()
+    if options is not None:
         given |= options | {"fixed": [name for name in options["fixed"].split(",") if name]}
     return given
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import h5py
@@ -15,12 +14,11 @@ from mpigp.data.hdf5 import dataset
 from mpigp.estimators.estimator import EXPECTED, Data, Estimator, Floats, for_each_output
 from mpigp.estimators.learned import FittedModel
 from mpigp.estimators.sources import over_rows
-from mpigp.fit.loop import Fit
 from mpigp.fit.options import Options
 from mpigp.gp.embedding import Candidates, Embedding, candidates, embed, reconstruct
-from mpigp.types import Comm
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """The Bayesian Gaussian process latent variable model (Titsias and Lawrence 2010): nonlinear, probabilistic PCA.
 
@@ -64,56 +62,8 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
 
     _model = "gplvm"
 
-    def __init__(
-        self,
-        inducing: int = 50,
-        *,
-        latent: int = 2,
-        init: str = Options.init,
-        kernel: str = Options.kernel,
-        optimizer: str = Options.optimizer,
-        max_iter: int = Options.max_iter,
-        tolerance: float = Options.tolerance,
-        gradient_tolerance: float = Options.gradient_tolerance,
-        hold: int = Options.hold,
-        fixed: Sequence[str] = (),
-        placement: str = Options.placement,
-        restarts: int = Options.restarts,
-        standardize: str = Options.standardize,
-        jitter: float = Options.jitter,
-        random_state: Any = Options.seed,
-        threads: int | None = None,
-        verbose: int = 0,
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_every: str | int | None = "10m",
-        resume: bool = False,
-        metrics: str | os.PathLike[str] | None = None,
-        callback: Callable[[Fit], Any] | None = None,
-        comm: Comm | None = None,
-    ) -> None:
-        self.inducing = inducing
-        self.latent = latent
-        self.init = init
-        self.kernel = kernel
-        self.optimizer = optimizer
-        self.max_iter = max_iter
-        self.tolerance = tolerance
-        self.gradient_tolerance = gradient_tolerance
-        self.hold = hold
-        self.fixed = fixed
-        self.placement = placement
-        self.restarts = restarts
-        self.standardize = standardize
-        self.jitter = jitter
-        self.random_state = random_state
-        self.threads = threads
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.metrics = metrics
-        self.callback = callback
-        self.comm = comm
+    latent: int = 2
+    init: str = Options.init
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import h5py
@@ -15,9 +13,6 @@ from mpigp.data.hdf5 import dataset
 from mpigp.estimators.estimator import EXPECTED, Data, Estimator, for_each_output
 from mpigp.estimators.learned import FittedModel
 from mpigp.estimators.sources import over_rows
-from mpigp.fit.loop import Fit
-from mpigp.fit.options import Options
-from mpigp.types import Comm
 
 
 class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
@@ -79,54 +74,6 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
     """
 
     _model = "regression"
-    _flat: bool  # whether y was (n,)
-
-    def __init__(
-        self,
-        inducing: int = 50,
-        *,
-        kernel: str = Options.kernel,
-        optimizer: str = Options.optimizer,
-        max_iter: int = Options.max_iter,
-        tolerance: float = Options.tolerance,
-        gradient_tolerance: float = Options.gradient_tolerance,
-        hold: int = Options.hold,
-        fixed: Sequence[str] = (),
-        placement: str = Options.placement,
-        restarts: int = Options.restarts,
-        standardize: str = Options.standardize,
-        jitter: float = Options.jitter,
-        random_state: Any = Options.seed,
-        threads: int | None = None,
-        verbose: int = 0,
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_every: str | int | None = "10m",
-        resume: bool = False,
-        metrics: str | os.PathLike[str] | None = None,
-        callback: Callable[[Fit], Any] | None = None,
-        comm: Comm | None = None,
-    ) -> None:
-        self.inducing = inducing
-        self.kernel = kernel
-        self.optimizer = optimizer
-        self.max_iter = max_iter
-        self.tolerance = tolerance
-        self.gradient_tolerance = gradient_tolerance
-        self.hold = hold
-        self.fixed = fixed
-        self.placement = placement
-        self.restarts = restarts
-        self.standardize = standardize
-        self.jitter = jitter
-        self.random_state = random_state
-        self.threads = threads
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.metrics = metrics
-        self.callback = callback
-        self.comm = comm
 
     def fit(self, X: Data, y: Data) -> SparseGPRegression:
         """Learn from inputs X (n, q) and outputs y (n,) or (n, d)."""
@@ -168,5 +115,5 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
     def _take(self, learned: FittedModel) -> None:
         super()._take(learned)
         self.n_features_in_ = self.posterior_.q
-        with learned.open() as file:
-            self._flat = file.attrs.get("y_ndim", 2) == 1
+        with learned.open() as model:
+            self._flat = model.attribute("y_ndim", 2) == 1

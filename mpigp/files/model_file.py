@@ -1,135 +1,351 @@
-"""Parameters in an HDF5 file: /Z, /beta, /kernel/variance, /kernel/alpha, and /latent/mu, /latent/S of a GPLVM."""
+"""The model file: the one module that knows the paths in it, writes them, and checks what it reads.
+
+A dataset's shape is written in symbols: n rows, q dimensions, m inducing points, d outputs; k groups of outputs, i
+iterations, r ranks, p phases. A symbol has the size that the reader expects of it, or that of the first dataset that
+was read with it; every other dataset must agree.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import h5py
 import numpy as np
 
-from mpigp.data.hdf5 import dataset, read_all, read_rows
-from mpigp.data.streams import Columns
+from mpigp import __version__
+from mpigp.data.hdf5 import dataset, h5py_errors, plain, read_all, read_rows, reading
 from mpigp.errors import InputError
+from mpigp.files.gather import Attributes
+from mpigp.files.provenance import Timing
+from mpigp.gp.bound import Bound, Group, group_of_outputs
+from mpigp.gp.embedding import Candidates, candidates
 from mpigp.gp.parameters import Globals
+from mpigp.gp.posterior import Posterior
+from mpigp.gp.standardization import Standardization
 from mpigp.gp.statistics import MODELS, Model, model_of
 from mpigp.kernels.registry import DEFAULT
+from mpigp.mpi.distributed_rows import DistributedRows
+from mpigp.mpi.timers import PHASES
+from mpigp.mpi.vectors import MultiVector
+from mpigp.numerics.cholesky import Whitening
 from mpigp.types import Floats
 
-Held = TypeVar("Held", Floats, Columns)
-
+FORMAT = "mpigp-model"
 VERSION = 1  # of the model files that are written, and the newest that is read
+MU = "latent/mu"
+PARAMETERS = {"Z": "mq", "kernel/variance": "", "kernel/alpha": "q", "beta": ""}  # in the order of Globals
+LATENT = {MU: "nq", "latent/S": "nq"}
+STANDARDIZE = {
+    "x": {"standardize/x_mean": "q", "standardize/x_scale": "q"},
+    "y": {"standardize/y_mean": "d", "standardize/y_scale": "d"},
+}
+POSTERIOR = {"posterior/order": "m", "posterior/L": "mm", "posterior/L_B": "mm", "posterior/g": "md"}
+GROUPED = {"posterior/L_B": "kmm", "posterior/group": "d"}  # where outputs lack other rows than others
+TRACE = {f"trace/{name}": "i" for name in ("bound", "gradient_norm", "seconds", "evaluations")}
+TIMING = {"timing/phases": "rp", "timing/rows": "r"}
+UNITS = {"m": "points", "q": "columns", "d": "columns", "i": "iterations", "r": "ranks"}
+POSITIVE = {"kernel/variance", "beta", "latent/S", "standardize/x_scale", "standardize/y_scale"}
+FITTED = "give a model file that `mpigp fit` wrote"
+BOTH = "write both mean and scale, or neither"
+REMEDIES = {"standardize": BOTH, "posterior": FITTED, "trace": FITTED, "timing": FITTED}
 REMEDY = (
     "a parameter file has /Z (m, q), /beta, /kernel/variance, /kernel/alpha (q,), and for a GPLVM "
     "/latent/mu and /latent/S (n, q)"
 )
 
 
-class Standardization(NamedTuple):
-    """What takes columns from the data's units to the model's: (value − mean) / scale."""
+class ModelFile:
+    """A model file, or a file of parameters, that is open for reading.
 
-    mean: Floats
-    scale: Floats
+    Parameters
+    ----------
+    file : the open file
+    sizes : those of symbols that are known beforehand
+    """
 
-    def apply(self, values: Held) -> Held:
-        """Standardise rows (., columns) in place."""
-        rows: Any = values
-        rows -= self.mean
-        rows /= self.scale
+    def __init__(self, file: h5py.File, **sizes: int) -> None:
+        self.file, self.name = file, file.filename
+        self.sizes = {"p": len(PHASES)} | sizes
+        version = file.attrs.get("version", VERSION)
+        if np.ndim(version) or not isinstance(version, (int, np.integer)) or version > VERSION:
+            raise InputError(
+                f"{self.name}: attribute version: is {version!s}: this mpigp reads files up to version {VERSION}: "
+                "install a newer mpigp"
+            )
+
+    @property
+    def kind(self) -> str:
+        """The name of the model: one of MODELS."""
+        name = str(self.attribute("model", ""))
+        if name not in MODELS:
+            raise InputError(f"{self.name}: attribute model: is {name!r}: set it to one of {', '.join(MODELS)}")
+        return name
+
+    def model(self) -> Model:
+        """Return the model with its kernel."""
+        kind = self.kind
+        try:
+            return model_of(kind, str(self.attribute("kernel", DEFAULT)))
+        except InputError as error:
+            raise InputError(f"{self.name}: attribute kernel: {error}") from error
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """Return an attribute of the file as a plain value, or the default."""
+        return plain(self.file.attrs[name]) if name in self.file.attrs else default
+
+    def jitter(self, default: float) -> float:
+        """Return the jitter that the file's attribute holds, or the default."""
+        value = self.attribute("jitter", default)
+        if not isinstance(value, (int, float)) or not value >= 0:
+            raise InputError(f"{self.name}: attribute jitter: is {value!r}: make it one number ≥ 0")
+        return float(value)
+
+    @property
+    def learned(self) -> bool:
+        """Whether a fit has written the file."""
+        return "posterior" in self.file and "trace" in self.file
+
+    def parameters(self) -> Globals:
+        """Return the global parameters."""
+        Z, variance, alpha, beta = self._section(PARAMETERS)
+        if not Z.size:
+            raise InputError(
+                f"{self.name}: /Z: has shape {Z.shape}: there must be at least one inducing point and one dimension"
+            )
+        return Globals(Z, float(variance), alpha, float(beta))
+
+    def latent(self, start: int, stop: int) -> tuple[Floats, Floats]:
+        """Return rows [start, stop) of mu and S."""
+        mu, S = (self._in_range(name, read_rows(self._dataset(name, shape), start, stop), start)
+                 for name, shape in LATENT.items())  # fmt: skip
+        return mu, S
+
+    def candidates(self) -> Candidates:
+        """Return some of the latent points, evenly spaced."""
+        with h5py_errors(f"{self.name}: /latent"):
+            return candidates(*(self._dataset(name, shape) for name, shape in LATENT.items()))
+
+    def standardization(self, column: str) -> Standardization | None:
+        """Return how the columns `x` or `y` were standardized; None where they were not."""
+        names = STANDARDIZE[column]
+        return Standardization(*self._section(names)) if any(name in self.file for name in names) else None
+
+    def posterior(self) -> Posterior:
+        """Return all that predictions need."""
+        model, parameters = self.model(), self.parameters()
+        grouped = "posterior/group" in self.file
+        shapes = POSTERIOR | (GROUPED if grouped else {})
+        order, L, L_B, g, *group = self._section(shapes)
+        m, d = g.shape
+        groups = group[0].astype(np.intp) if grouped else np.zeros(d, np.intp)
+        L_B = L_B.reshape(-1, m, m)
+        if sorted(order) != list(range(m)) or not np.isin(groups, np.arange(len(L_B))).all():
+            raise InputError(f"{self.name}: /posterior: does not fit /Z, which has {m} points: {FITTED}")
+        Z = np.ascontiguousarray(parameters.Z[order.astype(np.intp)])
+        units = self.standardization("x"), self.standardization("y")
+        return Posterior(model.name, *parameters._replace(Z=Z), L, L_B, g, groups, *units, model.loops.name)
+
+    def outputs(self) -> int | None:
+        """Return the number of outputs, as far as the file tells it."""
+        for name, shape in (*POSTERIOR.items(), *STANDARDIZE["y"].items()):
+            if "d" in shape and name in self.file:
+                self._dataset(name, shape)
+        return self.sizes.get("d")
+
+    def trace(self) -> dict[str, list[Any]]:
+        """Return by name the entries of every iteration; nothing in a file without a trace."""
+        if "trace" not in self.file:
+            return {}
+        with h5py_errors(f"{self.name}: /trace"):
+            return {_last(name): self._dataset(name, shape)[()].tolist() for name, shape in TRACE.items()}
+
+    def timing(self) -> Timing | None:
+        """Return the seconds and rows of the ranks; None in a file without."""
+        if "timing/phases" not in self.file:
+            return None
+        seconds, rows = self._section(TIMING)
+        if plain(self.file["timing/phases"].attrs.get("names")) != list(PHASES) or not len(rows):
+            raise InputError(f"{self.name}: /timing: must be of ranks × {', '.join(PHASES)}: {FITTED}")
+        return Timing(seconds, rows.astype(np.int64))
+
+    def provenance(self) -> dict[str, Any]:
+        """Return the command, the versions and the machine that made the file, as far as it has them."""
+        found = {key: self.attribute(key) for key in ("command", "versions", "machine") if key in self.file.attrs}
+        for key in found.keys() - {"command"}:
+            try:
+                found[key] = dict(json.loads(found[key]))
+            except (TypeError, ValueError) as error:
+                raise InputError(f"{self.name}: attribute {key}: is not a JSON object: {FITTED}") from error
+        return found
+
+    @property
+    def checkpoint(self) -> str:
+        """The place of the checkpoint, as messages name it."""
+        return f"{self.name}: /checkpoint"
+
+    def identity(self) -> dict[str, Any] | None:
+        """Return what the checkpoint was made with; None in a file without a checkpoint."""
+        if "checkpoint/options" not in self.file:
+            return None
+        with h5py_errors(self.checkpoint):
+            return {"kernel": DEFAULT} | json.loads(self.file["checkpoint/options"].asstr()[()])
+
+    def restore(self, vectors: Mapping[str, MultiVector], start: int, stop: int) -> dict[str, Any]:
+        """Fill vectors with the checkpoint's, rows [start, stop) of their local parts; return its numbers by name."""
+        with h5py_errors(self.checkpoint):
+            for name, block in vectors.items():
+                block.shared[...] = self.file[_shared(name)][()]
+                for path, segment in _segments(name, block):
+                    segment[...] = self.file[path][start:stop].ravel()
+            return {name: item[()] for name, item in self.file["checkpoint/numbers"].items()}
+
+    def image(self) -> bytes:
+        """Return the bytes of a file with all but the latent points and the checkpoint."""
+        memory = io.BytesIO()
+        with h5py.File(memory, "w") as copy:
+            copy.attrs.update(self.file.attrs)
+            for name in self.file.keys() - {"latent", "checkpoint"}:
+                self.file.copy(name, copy)
+        return memory.getvalue()
+
+    def bits(self) -> dict[str, bytes]:
+        """Return the bits of what was learned, by path; the same for two fits that went the same way."""
+        names = [*PARAMETERS, *LATENT, "trace/bound"]
+        return {name: self.file[name][()].tobytes() for name in names if name in self.file}
+
+    def _dataset(self, name: str, shape: str) -> h5py.Dataset:
+        """Return a dataset of real numbers whose shape, in symbols, agrees with those that are known."""
+        item = dataset(self.file, name, len(shape), REMEDIES.get(name.partition("/")[0], REMEDY))
+        wanted = tuple(self.sizes.setdefault(symbol, size) for symbol, size in zip(shape, item.shape, strict=True))
+        if item.shape != wanted:
+            vector = len(wanted) == 1
+            has = f"{len(item)} entries" if vector else f"shape {item.shape}"
+            fits = f"they have {wanted[0]} {UNITS[shape]}" if vector else f"it must be {wanted}"
+            raise InputError(
+                f"{self.name}: /{name}: has {has}: does not fit /Z, the data or the rest of the file, with which it "
+                f"must agree: {fits}"
+            )
+        return item
+
+    def _section(self, shapes: Mapping[str, str]) -> Iterator[Floats]:
+        """Yield small datasets as finite numbers."""
+        return (self._in_range(name, read_all(self._dataset(name, shape))) for name, shape in shapes.items())
+
+    def _in_range(self, name: str, values: Floats, first: int = 0) -> Floats:
+        """Return values, of rows from the first on, that are positive where they must be, and ≥ 0 where they may."""
+        wrong = values <= 0 if name in POSITIVE else values < 0 if name == "kernel/alpha" else np.False_
+        if wrong.any():
+            entry = np.argwhere(wrong)[0]
+            where = f"{('entry', 'row')[values.ndim - 1]} {first + entry[0]} (counted from 0) " if values.ndim else ""
+            least = "≥ 0" if name == "kernel/alpha" else "> 0"
+            raise InputError(f"{self.name}: /{name}: {where}is {values[tuple(entry)]:g}: make it {least}")
         return values
 
 
-def check_version(file: h5py.File) -> None:
-    """Refuse a file of a later version of this program."""
-    version = file.attrs.get("version", VERSION)
-    if np.ndim(version) or not isinstance(version, (int, np.integer)) or version > VERSION:
-        raise InputError(
-            f"{file.filename}: attribute version: is {version!s}: this mpigp reads files up to version {VERSION}: "
-            "install a newer mpigp"
-        )
+@contextmanager
+def open_model(path: str | os.PathLike[str], **sizes: int) -> Iterator[ModelFile]:
+    """Open a model file for reading; `sizes` of symbols may be known beforehand."""
+    with reading(path) as file:
+        yield ModelFile(file, **sizes)
 
 
-def read_model_name(file: h5py.File) -> str:
-    """Return the name of the model, as the file's attribute has it."""
-    check_version(file)
-    name = _text(file, "model", "")
-    if name not in MODELS:
-        raise InputError(f"{file.filename}: attribute model: is {name!r}: set it to one of {', '.join(MODELS)}")
-    return name
+def summary(file: h5py.File) -> dict[str, Any]:
+    """Return what a model has learned, as far as the file has it."""
+    result = {"model": plain(file.attrs["model"])} if "model" in file.attrs else {}
+    if "Z" in file and file["Z"].ndim == 2:
+        result["m"], result["q"] = file["Z"].shape
+    for name in ("beta", "kernel/variance", "kernel/alpha"):
+        if name in file:
+            result[_last(name)] = plain(file[name][()])
+    if "trace/bound" in file and len(file["trace/bound"]):
+        result["bound"] = plain(file["trace/bound"][-1])
+        result["iterations"] = len(file["trace/bound"])
+    return result
 
 
-def read_model(file: h5py.File) -> Model:
-    """Return the model that the file's attributes name, with its kernel."""
-    name = read_model_name(file)
-    try:
-        return model_of(name, _text(file, "kernel", DEFAULT))
-    except InputError as error:
-        raise InputError(f"{file.filename}: attribute kernel: {error}") from error
+# Writing: what a section holds, by path, as mpigp.files.gather takes it.
 
 
-def _text(file: h5py.File, name: str, default: str) -> str:
-    """Return an attribute that is text."""
-    value = file.attrs.get(name, default)
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+def attributes(model: Model, others: Mapping[str, Any]) -> Attributes:
+    """Return the attributes of a fitted model, the others among them: of its fit, and its provenance."""
+    kernel = {} if model.loops.name == DEFAULT else {"kernel": model.loops.name}
+    own = {"format": FORMAT, "version": VERSION, "model": model.name, "mpigp": __version__, **kernel, **others}
+    return {"/": own, "timing/phases": {"names": PHASES}}
 
 
-def read_jitter(file: h5py.File, default: float) -> float:
-    """Return the jitter that the file's attribute holds, or the default."""
-    value = file.attrs.get("jitter", default)
-    if np.ndim(value) or not isinstance(value, (int, float, np.integer, np.floating)) or not value >= 0:
-        raise InputError(f"{file.filename}: attribute jitter: is {value!r}: make it one number ≥ 0")
-    return float(value)
+def fitted_sections(
+    parameters: Globals,
+    standardized: Mapping[str, Standardization],
+    posterior: tuple[Whitening, Bound, Sequence[Group]],
+    trace: Mapping[str, Sequence[float]],
+    timing: Timing,
+) -> dict[str, Any]:
+    """Return the sections of a fitted model that do not grow with the rows.
+
+    The posterior is for the inducing points in its order and the kernel k of unit variance. With s = β σ_f²:
+    mean = s kᵀ L⁻ᵀ g and variance = σ_f² (1 − ‖L⁻¹k‖² + ‖L_B⁻¹ L⁻¹k‖²) of the function.
+    """
+    whitening, bound, groups = posterior
+    grouped = len(groups) > 1
+    L_B = bound.L_B if grouped else bound.L_B[0]
+    found = _named(PARAMETERS, parameters) | _named(TIMING, timing)
+    found |= _named(POSTERIOR, (whitening.order, whitening.L, L_B, np.ascontiguousarray(bound.g)))
+    if grouped:
+        found["posterior/group"] = group_of_outputs(groups)
+    for column, each in standardized.items():
+        found |= _named(STANDARDIZE[column], each)
+    return found | {
+        f"trace/{name}": np.array(each, int if name == "evaluations" else float) for name, each in trace.items()
+    }
 
 
-def read_globals(file: h5py.File) -> Globals:
-    """Return the global parameters, checked."""
-    Z = read_all(dataset(file, "Z", 2, REMEDY))
-    if Z.shape[0] == 0 or Z.shape[1] == 0:
-        raise InputError(
-            f"{file.filename}: /Z: has shape {Z.shape}: there must be at least one inducing point and one dimension"
-        )
-    alpha = read_all(dataset(file, "kernel/alpha", 1, REMEDY))
-    if alpha.shape != (Z.shape[1],):
-        raise InputError(
-            f"{file.filename}: /kernel/alpha: has {len(alpha)} entries, /Z {Z.shape[1]} columns: they must agree"
-        )
-    if (alpha < 0).any():
-        raise InputError(f"{file.filename}: /kernel/alpha: entry {int(np.argmax(alpha < 0))} is negative: make it ≥ 0")
-    positive = {}
-    for name in ("kernel/variance", "beta"):
-        positive[name] = float(read_all(dataset(file, name, 0, REMEDY)))
-        if not positive[name] > 0:
-            raise InputError(f"{file.filename}: /{name}: is {positive[name]:g}: make it > 0")
-    return Globals(Z, positive["kernel/variance"], alpha, positive["beta"])
+def parameters_section(parameters: Globals) -> dict[str, Any]:
+    """Return the section of the global parameters."""
+    return _named(PARAMETERS, parameters)
 
 
-def read_latent(file: h5py.File, n: int, q: int, start: int, stop: int) -> tuple[Floats, Floats]:
-    """Return rows [start, stop) of mu and S, of n rows and q columns."""
-    check_version(file)
-    found = {}
-    for name in ("latent/mu", "latent/S"):
-        item = dataset(file, name, 2, REMEDY)
-        if item.shape != (n, q):
-            raise InputError(
-                f"{file.filename}: /{name}: has shape {item.shape}: with these data and /Z it must be {(n, q)}"
-            )
-        found[name] = read_rows(item, start, stop)
-    S = found["latent/S"]
-    if not (S > 0).all():
-        row = start + int(np.flatnonzero((S <= 0).any(axis=1))[0])
-        raise InputError(f"{file.filename}: /latent/S: row {row} (counted from 0) holds a value ≤ 0: variances are > 0")
-    return found["latent/mu"], S
+def latent_section(mu: Any, S: Any) -> dict[str, Any]:
+    """Return the section of the latent points: whole mu and S (n, q), or DistributedRows."""
+    return _named(LATENT, (mu, S))
 
 
-def read_standardization(file: h5py.File, column: str, width: int) -> Standardization | None:
-    """Return how the columns `x` or `y` were standardised; None where they were not."""
-    if not any(f"standardize/{column}_{part}" in file for part in ("mean", "scale")):
-        return None
-    parts = {}
-    for part in ("mean", "scale"):
-        name = f"standardize/{column}_{part}"
-        parts[part] = read_all(dataset(file, name, 1, "write both mean and scale, or neither"))
-        if parts[part].shape != (width,):
-            raise InputError(f"{file.filename}: /{name}: has {len(parts[part])} entries: the data have {width} columns")
-    if not (parts["scale"] > 0).all():
-        raise InputError(f"{file.filename}: /standardize/{column}_scale: holds a value ≤ 0: scales are > 0")
-    return Standardization(parts["mean"], parts["scale"])
+def checkpoint_section(
+    identity: Mapping[str, Any],
+    numbers: Mapping[str, Any],
+    vectors: Mapping[str, MultiVector],
+    distributed: Callable[[Floats], DistributedRows],
+) -> dict[str, Any]:
+    """Return the section that a fit continues from; the vectors' segments are made rows by `distributed`."""
+    section: dict[str, Any] = {"checkpoint/options": json.dumps(identity, sort_keys=True)}
+    section |= {f"checkpoint/numbers/{name}": value for name, value in numbers.items()}
+    for name, block in vectors.items():
+        section[_shared(name)] = block.shared
+        section |= {path: distributed(segment) for path, segment in _segments(name, block)}
+    return section
+
+
+def _shared(vectors: str) -> str:
+    """Return the path of the shared part of vectors in a checkpoint."""
+    return f"checkpoint/vectors/{vectors}/shared"
+
+
+def _segments(vectors: str, block: MultiVector) -> Iterator[tuple[str, Floats]]:
+    """Yield the paths of the segments of the local parts of vectors in a checkpoint, and this rank's numbers."""
+    for index, vector in enumerate(block.local):
+        for place, segment in enumerate(vector):
+            yield f"checkpoint/vectors/{vectors}/local/{index}/{place}", segment
+
+
+def _named(names: Iterable[str], values: Iterable[Any]) -> dict[str, Any]:
+    """Return values by the paths of a section."""
+    return dict(zip(names, values, strict=True))
+
+
+def _last(path: str) -> str:
+    """Return the last name of a path."""
+    return path.rpartition("/")[2]

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from mpigp.chunks import Share, share
-from mpigp.data.hdf5 import reading
 from mpigp.data.streams import Columns
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, discard_parts, stamp
+from mpigp.files.model_file import open_model
 from mpigp.files.provenance import provenance
 from mpigp.fit import checkpoint
 from mpigp.fit.dry_run import dry_run, row_numbers
@@ -221,9 +221,9 @@ class Driver:
             self._restore_copies(prepared.fit, holders)
         elif saved:
             assert self.run_options.output is not None
-            with raise_on_all_ranks(self.comm), reading(self.run_options.output) as file:
-                checkpoint.check(file, prepared.identity)
-                checkpoint.load(file, prepared.fit, Y.share)
+            with raise_on_all_ranks(self.comm), open_model(self.run_options.output) as model:
+                checkpoint.check(model, prepared.identity)
+                checkpoint.load(model, prepared.fit, Y.share)
         if self._failed_at:
             place = "copies in memory" if holders is not None else "the checkpoint" if saved else "the beginning"
             if self.comm.rank == 0:

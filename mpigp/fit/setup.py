@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpigp.data.streams import Stream
-from mpigp.files.model_file import Standardization
 from mpigp.fit.loop import Fit
 from mpigp.fit.objective import NAMES, Objective
 from mpigp.fit.options import Mode, Options
 from mpigp.fit.start.initialize import initialize
 from mpigp.fit.start.standardize import standardization
 from mpigp.gp.parameters import Globals
+from mpigp.gp.standardization import Standardization
 from mpigp.gp.statistics import model_of
 from mpigp.mpi.distributed_rows import DistributedRows, fingerprint
 from mpigp.mpi.evaluator import Evaluator

@@ -11,16 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpigp import native
-from mpigp.types import Floats
-
-Rows = NDArray[np.int64]
+from mpigp.types import Floats, Integers
 
 
 def minimize(
-    objective: Callable[[Floats, Rows], tuple[Floats, Floats]],
+    objective: Callable[[Floats, Integers], tuple[Floats, Floats]],
     starts: Floats,
     units: Floats,
     trial: int,
@@ -41,7 +38,7 @@ def minimize(
     s, n, k = starts.shape
     searches = native.Searches(starts.reshape(s * n, k), units.reshape(s * n, k))
 
-    def follow(alive: Rows, evaluations: int) -> Rows:
+    def follow(alive: Integers, evaluations: int) -> Integers:
         for _ in range(evaluations):
             if not len(alive):
                 break

@@ -31,12 +31,12 @@ def group_of_outputs(groups: Sequence[Group]) -> NDArray[np.intp]:
 
 
 class Bound(NamedTuple):
-    """F and its derivatives with respect to what it is made of; the first axis is the group of outputs.
+    """F and its derivatives with respect to its terms; the first axis is the group of outputs.
 
     value : F, in nats
     by_C : ∂F/∂C (groups, m, m), symmetric
     by_b : ∂F/∂b (m, d)
-    by_L : Σ ∂F/∂C C + ½ ∂F/∂b bᵀ (m, m), symmetric, the sum over all groups: what K_mm moves through L
+    by_L : Σ ∂F/∂C C + ½ ∂F/∂b bᵀ (m, m), symmetric, the sum over all groups: how K_mm moves F through L
     by_variance, by_beta : at fixed C and b
     s : β σ_f²
     L_B : (groups, m, m).   g : (m, d)
@@ -82,7 +82,7 @@ def bound(C: Floats, b: Floats, groups: Sequence[Group], KL: float, variance: fl
 
 
 class GroupBound(NamedTuple):
-    """What one group of outputs adds to F, without the KL, and its derivatives: as in `Bound`, of this group alone."""
+    """The term of F of one group of outputs, without the KL, and its derivatives, as in `Bound`."""
 
     value: float
     by_C: Floats
@@ -95,7 +95,7 @@ class GroupBound(NamedTuple):
 
 
 def group_bound(C: Floats, b: Floats, n: int, YY: float, variance: float, beta: float) -> GroupBound:
-    """Return what a group of outputs adds to F, and its derivatives.
+    """Return the term of F of a group of outputs, and its derivatives.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def group_bound(C: Floats, b: Floats, n: int, YY: float, variance: float, beta: 
 
     mpigp/native/_algebra.pyx repeats this line for line.
     """
-    found = native.group_bound(C, b, n, YY, variance, beta)
-    if found is None:
+    terms = native.group_bound(C, b, n, YY, variance, beta)
+    if terms is None:
         raise NotPositiveDefinite
-    return GroupBound(*found)
+    return GroupBound(*terms)

@@ -1,4 +1,4 @@
-"""q(x) of new rows of a GPLVM: each row's own bound given the learned q(u), maximised for all rows side by side.
+"""q(x) of new rows of a GPLVM: each row's own bound given the learned q(u), maximized for all rows side by side.
 
 With the entries y_j that a row has, w and M those of the posterior (mpigp.gp.posterior) and M of the output's group,
 
@@ -13,20 +13,15 @@ import math
 from functools import cached_property
 from typing import NamedTuple
 
-import h5py
 import numpy as np
-from numpy.typing import NDArray
 
 from mpigp import native
 from mpigp.chunks import chunk_count, chunk_rows
-from mpigp.data.hdf5 import dataset
-from mpigp.errors import InputError
 from mpigp.gp.batch_lbfgs import minimize
-from mpigp.gp.posterior import REMEDY, Posterior, Prediction
-from mpigp.numerics.threads import Workers
-from mpigp.types import Floats
-
-Rows = NDArray[np.int64]
+from mpigp.gp.posterior import Posterior, Prediction
+from mpigp.kernels.backend import RowBounds
+from mpigp.numerics.threads import Span, Workers
+from mpigp.types import Floats, Integers
 
 CANDIDATES = 8192  # training rows, evenly spaced, that starts are sought among
 STARTS = 4  # of them, that are followed for TRIAL rounds; the best is followed to its maximum
@@ -49,14 +44,6 @@ class Candidates(NamedTuple):
 
     mu: Floats
     S: Floats
-
-
-def read_candidates(file: h5py.File, posterior: Posterior) -> Candidates:
-    """Return evenly spaced training rows of a model file."""
-    mu, S = (dataset(file, f"latent/{name}", 2, REMEDY) for name in ("mu", "S"))
-    if mu.shape != S.shape or mu.shape[1] != posterior.q:
-        raise InputError(f"{file.filename}: /latent/mu: does not fit /latent/S and /Z: {REMEDY}")
-    return candidates(mu, S)
 
 
 def candidates(mu: Floats, S: Floats) -> Candidates:
@@ -82,9 +69,9 @@ def embed(posterior: Posterior, candidates: Candidates, Y: Floats, threads: int 
 
 
 def reconstruct(posterior: Posterior, candidates: Candidates, Y: Floats, threads: int = 1) -> Prediction:
-    """Return what is known of all outputs of rows Y (n, d), in the data's units; NaN entries are missing."""
-    found = embed(posterior, candidates, Y, threads)
-    return posterior.moments(found.mu, found.S, threads)
+    """Return the prediction of all outputs of rows Y (n, d), in the data's units; NaN entries are missing."""
+    embedding = embed(posterior, candidates, Y, threads)
+    return posterior.moments(embedding.mu, embedding.S, threads)
 
 
 class _Problem:
@@ -119,7 +106,7 @@ class _Problem:
         def variances(logarithms: Floats) -> Floats:
             return np.exp(np.clip(logarithms, -600.0, 600.0))
 
-        def objective(point: Floats, rows: Rows) -> tuple[Floats, Floats]:
+        def objective(point: Floats, rows: Integers) -> tuple[Floats, Floats]:
             mu, S = np.ascontiguousarray(point[:, :q]), variances(point[:, q:])
             values, by_mu, by_S = self.bounds(mu, S, Y[rows], None if observed is None else observed[rows])
             return -(values + constant[rows]), -np.hstack([by_mu, S * by_S])
@@ -141,40 +128,40 @@ class _Problem:
 
     @cached_property
     def _whole_candidates(self) -> Floats:
-        """What the entries of a row and 1 count in its bound at each candidate (k, d + 1), but for a constant."""
+        """The coefficients (k, d + 1) of a row's entries and of 1 in its bound at k candidates, but for a constant."""
         psi1, fixed, psi2 = self._candidate_terms(self.whole_weights)
         return np.hstack([psi1, fixed + psi2])
 
     @cached_property
     def _partial_candidates(self) -> Floats:
-        """The same for rows that miss entries, and what it counts that an output and a group is there."""
+        """The same for rows that miss entries, and the coefficients of the outputs and groups that are observed."""
         return np.hstack(self._candidate_terms(self.weights))
 
     def _candidate_terms(self, weights: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return what k candidates give to the bounds of rows: by ψ1 for each output (k, d), by KL (k, 1), and by ψ2
-        for each column of weights (pairs, c): (k, c)."""
+        """Return the terms of rows' bounds at k candidates: of ψ1 for each output (k, d), of KL (k, 1), and of ψ2 for
+        each column of weights (pairs, c): (k, c)."""
         (mu, S), p = self.candidates, self.posterior
         k = len(mu)
         by_psi1, by_psi2 = np.empty((k, p.d)), np.empty((k, weights.shape[1]))
         rows = native.Rows(mu, S, np.empty((k, 0)), chunk_rows(k), chunk_count(k))
         by_pair = 2 * np.ascontiguousarray(weights.T)
 
-        def work(first: int, last: int, space: Floats) -> None:
-            p.loops.gplvm_moments(p.points, rows, first, last, space, self.psi1_weights, by_pair, by_psi1, by_psi2)
+        def work(span: Span) -> None:
+            p.loops.gplvm_moments(p.points, rows, span, self.psi1_weights, by_pair, by_psi1, by_psi2)
 
         self.workers.share(work, chunk_count(k))
         return by_psi1, -0.5 * (S + mu**2 - 1 - np.log(S)).sum(axis=1, keepdims=True), by_psi2
 
-    def bounds(self, mu: Floats, S: Floats, Y: Floats, observed: Floats | None) -> tuple[Floats, Floats, Floats]:
-        """Return F_i (n,) but for its constant, and its derivatives by mu and S (n, q)."""
+    def bounds(self, mu: Floats, S: Floats, Y: Floats, observed: Floats | None) -> RowBounds:
+        """Return F_i but for its constant, and its derivatives by mu and S."""
         n = len(mu)
-        values, by_mu, by_S = np.empty(n), np.empty_like(mu), np.empty_like(mu)
+        out = RowBounds(np.empty(n), np.empty_like(mu), np.empty_like(mu))
         weights = self.whole_weights if observed is None else self.weights
         rows = native.Rows(mu, S, Y, chunk_rows(n), chunk_count(n), observed)
         loops, points = self.posterior.loops, self.posterior.points
 
-        def work(first: int, last: int, space: Floats) -> None:
-            loops.gplvm_bounds(points, rows, first, last, space, weights, self.psi1_weights, by_mu, by_S, values)
+        def work(span: Span) -> None:
+            loops.gplvm_bounds(points, rows, span, weights, self.psi1_weights, out)
 
         self.workers.share(work, chunk_count(n))
-        return values, by_mu, by_S
+        return out

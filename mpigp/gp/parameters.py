@@ -1,4 +1,4 @@
-"""The global parameters: what rank 0 holds and every rank is told."""
+"""The global parameters, which rank 0 holds and broadcasts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mpigp.types import Floats
 
 
 def effective_dimensions(alpha: Floats) -> float:
-    """Return in how many dimensions the ARD weights lie: the exponential of the entropy of their shares."""
+    """Return the effective number of dimensions of ARD weights: the exponential of the entropy of their shares."""
     shares = alpha[alpha > 0] / alpha.sum()
     return math.exp(-float(np.sum(shares * np.log(shares))))
 
@@ -33,6 +33,6 @@ class Globals(NamedTuple):
 
     @classmethod
     def unpack(cls, vector: Floats, m: int, q: int) -> Globals:
-        """Return the parameters that `pack` made a vector of."""
+        """Return the parameters of a packed vector."""
         variance, beta = vector[-2:].tolist()
         return cls(vector[: m * q].reshape(m, q), variance, vector[m * q : -2], beta)

@@ -1,4 +1,4 @@
-"""The learned q(u), as predictions take it: what is known of the function at inputs, certain or not.
+"""The learned q(u), and the predictions that it makes at inputs, certain or uncertain.
 
 With k the kernel of unit variance between the inducing points and an input, s = β σ_f², and L, L_B and g those of the
 bound (mpigp.gp.bound), the function has
@@ -17,32 +17,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import NamedTuple
 
-import h5py
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
 from mpigp import native
 from mpigp.chunks import chunk_count, chunk_rows
-from mpigp.data.hdf5 import dataset, read_all
 from mpigp.errors import InputError
-from mpigp.files.model_file import Standardization, read_globals, read_model, read_standardization
+from mpigp.gp.standardization import Standardization
 from mpigp.kernels.backend import KernelBackend
 from mpigp.kernels.registry import DEFAULT, backend_of
-from mpigp.numerics.threads import Workers
+from mpigp.numerics.threads import Span, Workers
 from mpigp.types import Floats
 
-REMEDY = "give a model file that `mpigp fit` wrote"
 BLOCK = 2**14  # rows whose inputs are brought into the model's units together
 JOINT_ROWS = 5000  # joint draws need their covariance: 200 MB
 
 
 class Prediction(NamedTuple):
-    """What is known at n inputs, in the data's units.
+    """The predicted mean and variance at n inputs, in the data's units.
 
     mean : (n, d)
     variance : of the function, (n,) where it is the same for all outputs, else (n, d).   y_variance : with the noise
@@ -55,11 +52,11 @@ class Prediction(NamedTuple):
 
 @dataclass(frozen=True)
 class Posterior:
-    """What the model file holds for predictions.
+    """The parameters and factors that predictions need.
 
     Z : (m, q), in the order of L.   L : (m, m).   L_B : (groups, m, m).   g : (m, d)
     group : (d,), that of each output
-    x, y : how inputs and outputs were standardised; None where they were not
+    x, y : how inputs and outputs were standardized; None where they were not
     kernel : its name
     """
 
@@ -76,28 +73,6 @@ class Posterior:
     y: Standardization | None
     kernel: str = DEFAULT
 
-    @classmethod
-    def read(cls, file: h5py.File) -> Posterior:
-        """Return the posterior of a model file, checked."""
-        model, parameters = read_model(file), read_globals(file)
-        m, q = parameters.Z.shape
-        order = read_all(dataset(file, "posterior/order", 1, REMEDY)).astype(np.intp)
-        L = read_all(dataset(file, "posterior/L", 2, REMEDY))
-        g = read_all(dataset(file, "posterior/g", 2, REMEDY))
-        grouped = "posterior/group" in file
-        L_B = read_all(dataset(file, "posterior/L_B", 3 if grouped else 2, REMEDY))
-        d = g.shape[1]
-        group = read_all(dataset(file, "posterior/group", 1, REMEDY)).astype(np.intp) if grouped else np.zeros(d, int)
-        square = L.shape == L_B.shape[-2:] == (m, m)
-        fits = square and len(g) == m and group.shape == (d,) and sorted(order) == list(range(m))
-        if not fits or not np.isin(group, np.arange(len(L_B) if grouped else 1)).all():
-            raise InputError(f"{file.filename}: /posterior: does not fit /Z, which has {m} points: {REMEDY}")
-        x = read_standardization(file, "x", q)
-        y = read_standardization(file, "y", d)
-        Z = np.ascontiguousarray(parameters.Z[order])
-        found = parameters.variance, parameters.alpha, parameters.beta, L, L_B.reshape(-1, m, m), g, group, x, y
-        return cls(model.name, Z, *found, model.loops.name)
-
     @property
     def q(self) -> int:
         return self.Z.shape[1]
@@ -108,14 +83,14 @@ class Posterior:
 
     @cached_property
     def loops(self) -> KernelBackend:
-        """The kernel's."""
+        """The backend of the kernel."""
         return backend_of(self.kernel)
 
     @cached_property
     def points(self) -> native.Kernel:
         """The inducing points, as the loops take them."""
-        centre = self.loops.centre(self.Z)
-        return native.Kernel(self.Z - centre, centre, self.alpha)
+        center = self.loops.center(self.Z)
+        return native.Kernel(self.Z - center, center, self.alpha)
 
     def __getstate__(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -147,7 +122,7 @@ class Posterior:
         return _units(Y, self.y)
 
     def _prediction(self, mean: Floats, variance: Floats) -> Prediction:
-        """Return what is known in the data's units, of arrays that are given away; the variance is (n, 1) or (n, d)."""
+        """Return the prediction in the data's units; it overwrites the arrays; the variance is (n, 1) or (n, d)."""
         np.maximum(variance, 0.0, out=variance)
         y_variance = variance + 1 / self.beta
         if self.y is not None:
@@ -161,7 +136,7 @@ class Posterior:
         return Prediction(mean, variance, y_variance)
 
     def predict(self, X: Floats, threads: int = 1) -> Prediction:
-        """Return what is known at the inputs X (n, q), in the data's units."""
+        """Return the prediction at the inputs X (n, q), in the data's units."""
         workers = Workers(threads, native.workspace(len(self.Z), self.q, self.d))
         mean, variance = np.empty((len(X), self.d)), np.empty((len(self.factors), len(X)))
         step = BLOCK * threads
@@ -174,29 +149,26 @@ class Posterior:
 
     def _moments_at(self, X: Floats, mean: Floats, explained: Floats, workers: Workers) -> None:
         """Set wᵀk (n, d), and kᵀMk (groups, n) of each group, at inputs in the model's units."""
-        for factor, of_group in zip(self.factors, explained, strict=True):
-            found = factor, self.weights, mean, of_group
 
-            def work(
-                rows: native.Rows, first: int, last: int, space: Floats, found: tuple[Floats, ...] = found
-            ) -> None:
-                self.loops.regression_moments(self.points, rows, first, last, space, *found)
+        def work(rows: native.Rows, span: Span) -> None:
+            for factor, of_group in zip(self.factors, explained, strict=True):
+                self.loops.regression_moments(self.points, rows, span, factor, self.weights, mean, of_group)
 
-            _over_rows(X, None, workers, work)
+        _over_rows(X, None, workers, work)
 
     def predict_uncertain(self, X: Floats, X_variance: Floats, threads: int = 1) -> Prediction:
-        """Return what is known at inputs of mean X (n, q) and variances X_variance (n, q), in the data's units."""
+        """Return the prediction at inputs of mean X (n, q) and variances X_variance (n, q), in the data's units."""
         scale = np.ones(self.q) if self.x is None else self.x.scale
         return self.moments(self.inputs(X), np.array(X_variance / scale**2, np.float64, order="C"), threads)
 
     def moments(self, mu: Floats, S: Floats, threads: int = 1) -> Prediction:
-        """Return what is known at inputs N(mu, S), both (n, q) and in the model's units."""
+        """Return the prediction at inputs N(mu, S), both (n, q) and in the model's units."""
         mean = np.empty((len(mu), self.d))
         quadratics = self.quadratics()
         second = np.empty((len(mu), len(quadratics)))
 
-        def work(rows: native.Rows, first: int, last: int, space: Floats) -> None:
-            self.loops.gplvm_moments(self.points, rows, first, last, space, self.weights, quadratics, mean, second)
+        def work(rows: native.Rows, span: Span) -> None:
+            self.loops.gplvm_moments(self.points, rows, span, self.weights, quadratics, mean, second)
 
         workers = Workers(threads, native.workspace(len(self.Z), self.q, self.d, len(quadratics)))
         _over_rows(mu, S, workers, work)
@@ -204,16 +176,18 @@ class Posterior:
         return self._prediction(mean, self.variance * (1 - explained) + second[:, : self.d] - mean**2)
 
     def quadratics(self) -> Floats:
-        """Return what the pairs of ψ2, as the loops sum it, count in wᵀψ2w of each output and in tr Mψ2 of each group
-        (d + groups, m(m+1)/2)."""
-        factor = self.loops.gram(self.points.Z, self.alpha) if self.loops.factored else np.ones_like(self.L)
+        """Return the coefficients (d + groups, m(m+1)/2) of ψ2's pairs, as the loops sum them, in wᵀψ2w of each output
+        and in tr Mψ2 of each group."""
+        Z, factor = self.points.Z, np.ones_like(self.L)
+        if self.loops.factored:
+            factor = self.loops.covariance(Z, Z, self.alpha)
         twice = 2 * np.sqrt(factor)
         np.fill_diagonal(twice, 1.0)
         matrices = chain((np.outer(w, w) for w in self.weights.T), (R.T @ R for R in self.factors))
-        found = np.empty((self.d + len(self.factors), len(self.L) * (len(self.L) + 1) // 2))
-        for row, matrix in zip(found, matrices, strict=True):  # one at a time: m × m numbers for each output are many
-            row[:] = native.packed(matrix * twice)
-        return found
+        forms = np.empty((self.d + len(self.factors), len(self.L) * (len(self.L) + 1) // 2))
+        for form, matrix in zip(forms, matrices, strict=True):  # one at a time: m × m numbers for each output are many
+            form[:] = native.packed(matrix * twice)
+        return forms
 
     def sample(self, X: Floats, count: int, seed: int) -> Floats:
         """Return joint draws of the function at the inputs X (n, q): (count, n, d), in the data's units."""
@@ -222,7 +196,7 @@ class Posterior:
                 f"`samples`: there are {len(X)} rows: joint draws take at most {JOINT_ROWS}: give fewer rows"
             )
         mean, inputs = self.predict(X).mean, self.inputs(X)
-        K, K_m = self.loops.gram(inputs, self.alpha), self.loops.covariance(self.Z, inputs, self.alpha)
+        K, K_m = (self.loops.covariance(points, inputs, self.alpha) for points in (inputs, self.Z))
         draws = np.random.default_rng([seed, len(X)]).standard_normal((count, len(X), self.d))
         scale = np.ones(self.d) if self.y is None else self.y.scale
         for group, R in enumerate(self.factors):
@@ -233,12 +207,12 @@ class Posterior:
         return draws
 
 
-def _over_rows(mu: Floats, S: Floats | None, workers: Workers, work: Callable[..., None]) -> None:
-    """Call work(rows, first, last, space) with shares of the chunks of n rows: mu (n, q), and S (n, q) or None."""
+def _over_rows(mu: Floats, S: Floats | None, workers: Workers, work: Callable[[native.Rows, Span], None]) -> None:
+    """Call `work` with each thread's chunks of n rows: mu (n, q), and S (n, q) or None."""
     n = len(mu)
     if n:
         rows = native.Rows(mu, S, np.empty((n, 0)), chunk_rows(n), chunk_count(n))
-        workers.share(lambda *part: work(rows, *part), chunk_count(n))
+        workers.share(partial(work, rows), chunk_count(n))
 
 
 def _units(values: Floats, standardization: Standardization | None) -> Floats:

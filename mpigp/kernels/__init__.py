@@ -1,4 +1,4 @@
-"""Covariance functions: what a new one states (`Kernel`, `LatentKernel`), and a check of it."""
+"""Covariance functions: the classes to derive a new one from (`Kernel`, `LatentKernel`), and a check of it."""
 
 from mpigp.kernels.base import Kernel, LatentKernel
 from mpigp.kernels.checking import WrongKernel, check

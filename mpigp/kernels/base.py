@@ -1,4 +1,4 @@
-"""What a new kernel states: its formulas, and how given weights meet their derivatives. docs/kernels.md is the guide.
+"""The interface of a new kernel: its formulas, and the gradients of their weighted sums. docs/kernels.md is the guide.
 
 Arrays are NumPy's, float64, and not to be changed. Z (m, q) are inducing points, alpha (q,) positive weights of the
 dimensions; `n` rows are few enough that arrays of (n, m, m, q) numbers fit the cache or nearly so. A row must not see

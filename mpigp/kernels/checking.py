@@ -17,7 +17,7 @@ TINY_ALPHA = 1e-10  # the least that a fit takes a weight to
 
 
 class WrongKernel(ValueError):
-    """A formula of a kernel is not what the others say."""
+    """A formula of a kernel contradicts the others."""
 
 
 def check(kernel: Kernel, q: int = 2, seed: int = 0, tolerance: float = 1e-6) -> None:
@@ -57,16 +57,16 @@ def _call(method: Callable[..., Any], *arguments: Floats) -> Any:
     return method(*given)
 
 
-def _compare(where: str, found: Any, expected: Floats, tolerance: float, source: str) -> None:
-    """Refuse what has another shape, is no number, or is not what the source says."""
-    if not isinstance(found, np.ndarray) or found.shape != expected.shape or found.dtype != np.float64:
-        kind = f"{found.dtype} {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__
+def _compare(where: str, result: Any, expected: Floats, tolerance: float, source: str) -> None:
+    """Refuse a result that has another shape, is not finite, or differs from the expected one, of this source."""
+    if not isinstance(result, np.ndarray) or result.shape != expected.shape or result.dtype != np.float64:
+        kind = f"{result.dtype} {result.shape}" if isinstance(result, np.ndarray) else type(result).__name__
         raise WrongKernel(f"{where}: is {kind}, not an array of float64 {expected.shape}")
-    error = np.abs(found - expected)
+    error = np.abs(result - expected)
     worst = np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), error.shape)
     if not error[worst] <= tolerance * max(float(np.abs(expected).max()), 1e-3):
         place = ", ".join(str(index) for index in worst)
-        raise WrongKernel(f"{where}: entry ({place}) is {found[worst]:.10g}, and {source} {expected[worst]:.10g}")
+        raise WrongKernel(f"{where}: entry ({place}) is {result[worst]:.10g}, and {source} {expected[worst]:.10g}")
 
 
 def _check_covariance(kernel: Kernel, values: dict[str, Floats], tolerance: float) -> None:
@@ -97,9 +97,9 @@ def _check_expectations(kernel: LatentKernel, values: dict[str, Floats], toleran
         psi1[row], psi2[row] = K @ probability, (K * probability) @ K.T
     for name, expected in (("psi1", psi1), ("psi2", psi2)):
         method = getattr(kernel, name)
-        found = _call(method, Z, mu, S, alpha)
-        _compare(name, found, expected, tolerance, "quadrature of `covariance` says")
-        _compare(f"{name} of one row", _call(method, Z, mu[:1], S[:1], alpha), found[:1], tolerance,
+        psi = _call(method, Z, mu, S, alpha)
+        _compare(name, psi, expected, tolerance, "quadrature of `covariance` says")
+        _compare(f"{name} of one row", _call(method, Z, mu[:1], S[:1], alpha), psi[:1], tolerance,
                  "among other rows it is")  # fmt: skip
 
 
@@ -116,10 +116,10 @@ def _check_gradient(
     weights = rng.normal(size=_call(value, *values.values()).shape)
     if weights.ndim == 3:
         weights = weights + weights.transpose(0, 2, 1)
-    found = _call(gradient, *values.values(), weights)
-    if not isinstance(found, tuple) or len(found) != len(by):
+    gradients = _call(gradient, *values.values(), weights)
+    if not isinstance(gradients, tuple) or len(gradients) != len(by):
         raise WrongKernel(f"{name}: must return a tuple of {len(by)} arrays, the gradients by {', '.join(by)}")
-    for each, argument in zip(found, by, strict=True):
+    for each, argument in zip(gradients, by, strict=True):
         expected = np.empty_like(values[argument])
         for index in np.ndindex(expected.shape):
             sums = []

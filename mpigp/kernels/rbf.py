@@ -11,113 +11,44 @@ The first exponent of ψ2 is of Z alone: its factor, k(Z_m, Z_m')^½, is put in 
 
 from __future__ import annotations
 
+import numpy as np
+
 from mpigp import native
-from mpigp.kernels.backend import KernelBackend
-from mpigp.numerics.reproducible_sum import FINE, from_two_words
-from mpigp.numerics.threads import Part
-from mpigp.types import Floats, Words
+from mpigp.numerics.reproducible_sum import from_accumulators
+from mpigp.types import Floats
 
 
-class RBF(KernelBackend):
-    """The compiled loops."""
+class RBF:
+    """The backend of the compiled loops, which have the parameters of its methods."""
 
     name = "rbf"
     latent = True
     factored = True
-    gradient_words = 2
+    gradient_accumulators = 2
 
-    def centre(self, Z: Floats) -> Floats:
+    covariance = staticmethod(native.covariance)
+    gram_gradient = staticmethod(native.gram_gradient)
+    gradient_sums = staticmethod(from_accumulators)
+    regression_statistics = staticmethod(native.regression_statistics)
+    regression_gradient = staticmethod(native.regression_gradient)
+    regression_moments = staticmethod(native.regression_moments)
+    gplvm_statistics = staticmethod(native.gplvm_statistics)
+    gplvm_gradient = staticmethod(native.gplvm_gradient)
+    gplvm_bounds = staticmethod(native.gplvm_bounds)
+    gplvm_moments = staticmethod(native.gplvm_moments)
+
+    def center(self, Z: Floats) -> Floats:
         return Z.sum(axis=0) / len(Z)
-
-    def covariance(self, Z: Floats, X: Floats, alpha: Floats) -> Floats:
-        return native.between(Z, X, alpha)
-
-    def gram_gradient(self, weights: Floats, Z: Floats, alpha: Floats) -> tuple[Floats, Floats]:
-        return native.gram_gradient(weights, Z, alpha)
 
     def gradient_limits(self, points: native.Kernel, lowest: Floats, highest: Floats, weight: float) -> Floats:
         """Return limits of the gradients.
 
         u exp(−αu²/2) ≤ (eα)^(−½) and u² exp(−αu²/2) ≤ 2/(eα), whatever the rows: no ψ moves faster than 4√α ψ_max with
         Z, nor than 4/α ψ_max with α. As α → 0 the second is no limit; rows up to 2²⁰ times as far apart as the extent
-        of the rows, from `lowest` to `highest` (q,), and of Z are allowed for, and sums that do not fit are noticed.
+        of the rows, from `lowest` to `highest` (q,), and of Z are allowed for, and sums that overflow are noticed.
         """
-        return native.gradient_limits(points, lowest, highest, weight)
-
-    def gradient_sums(self, words: Words, scale: Floats) -> Floats:
-        return from_two_words(words, scale)
-
-    def regression_statistics(
-        self, points: native.Kernel, rows: native.Rows, inverse: Floats | None, part: Part
-    ) -> int:
-        return native.regression_statistics(points, rows, inverse, *part)
-
-    def regression_gradient(
-        self,
-        points: native.Kernel,
-        rows: native.Rows,
-        inverse: Floats | None,
-        matrix: Floats,
-        psi1Y: Floats,
-        fit: Floats,
-        part: Part,
-    ) -> int:
-        return native.regression_gradient(points, rows, inverse, matrix, psi1Y, fit, *part, FINE)
-
-    def regression_moments(
-        self,
-        points: native.Kernel,
-        rows: native.Rows,
-        first: int,
-        last: int,
-        space: Floats,
-        factor: Floats,
-        weights: Floats,
-        mean: Floats,
-        explained: Floats,
-    ) -> None:
-        native.regression_moments(points, rows, first, last, space, factor, weights, mean, explained)
-
-    def gplvm_statistics(self, points: native.Kernel, rows: native.Rows, part: Part) -> int:
-        return native.gplvm_statistics(points, rows, *part)
-
-    def gplvm_gradient(
-        self,
-        points: native.Kernel,
-        rows: native.Rows,
-        matrix: Floats,
-        psi1Y: Floats,
-        by_mu: Floats,
-        by_S: Floats,
-        part: Part,
-    ) -> int:
-        return native.gplvm_gradient(points, rows, matrix, psi1Y, by_mu, by_S, *part, FINE)
-
-    def gplvm_bounds(
-        self,
-        points: native.Kernel,
-        rows: native.Rows,
-        first: int,
-        last: int,
-        space: Floats,
-        matrix: Floats,
-        psi1Y: Floats,
-        by_mu: Floats,
-        by_S: Floats,
-        values: Floats,
-    ) -> None:
-        native.gplvm_bounds(points, rows, first, last, space, matrix, psi1Y, by_mu, by_S, values)
-
-    def gplvm_moments(
-        self,
-        points: native.Kernel,
-        rows: native.Rows,
-        first: int,
-        last: int,
-        space: Floats,
-        weights: Floats,
-        quadratics: Floats,
-        mean: Floats,
-        second: Floats,
-    ) -> None:
-        native.gplvm_moments(points, rows, first, last, space, weights, quadratics, mean, second)
+        Z, alpha = points.Z + points.center, points.alpha
+        extent = np.maximum(np.maximum(highest, Z.max(axis=0)) - np.minimum(lowest, Z.min(axis=0)), 1.0)
+        return np.concatenate(
+            [4 * weight * np.sqrt(alpha), 4 * weight / np.maximum(alpha, 2.0**-40 / (extent * extent))]
+        )

@@ -1,4 +1,4 @@
-"""Kernels by their names: `rbf`, `matern52`, or `package.module:Name` of anybody's."""
+"""The kernels by their names: `rbf`, `matern52`, or `package.module:Name` of a kernel outside mpigp."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from mpigp.kernels.numpy_backend import NumpyBackend
 from mpigp.kernels.rbf import RBF
 
 DEFAULT = RBF.name
-BUILT_IN = ("rbf", "matern52")
+BACKENDS: dict[str, KernelBackend] = {DEFAULT: RBF(), "matern52": NumpyBackend(Matern52(), "matern52")}
+BUILT_IN = tuple(BACKENDS)
 
 
 def backend_of(name: str) -> KernelBackend:
-    """Return the loops of a kernel; a name that leads to none is refused, and the error says why."""
-    if name == DEFAULT:
-        return RBF()
-    return NumpyBackend(Matern52() if name == "matern52" else find(name), name)
+    """Return the backend of a kernel; a name that leads to none is refused, and the error says why."""
+    return BACKENDS.get(name) or NumpyBackend(find(name), name)
 
 
 def find(name: str) -> Kernel:
@@ -28,9 +27,9 @@ def find(name: str) -> Kernel:
     if not module or not attribute:
         raise InputError(f"is {name!r}: choose among {', '.join(BUILT_IN)}, or name one as package.module:Name")
     try:
-        found = getattr(import_module(module), attribute)
-        kernel = found() if isinstance(found, type) else found
-    except Exception as error:  # whatever a module of somebody else's may raise
+        kernel = getattr(import_module(module), attribute)
+        kernel = kernel() if isinstance(kernel, type) else kernel
+    except Exception as error:  # the imported module may raise anything
         reason = " ".join(str(error).split())
         raise InputError(
             f"is {name!r}: {type(error).__name__}: {reason}: install the module, or put its folder on PYTHONPATH"

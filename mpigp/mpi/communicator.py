@@ -14,7 +14,6 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 from mpigp import native
-from mpigp.chunks import share
 from mpigp.errors import InputError
 from mpigp.mpi.processes import SIZE_VARIABLES, described, own_peak_memory, say
 from mpigp.types import Comm, Floats
@@ -110,21 +109,6 @@ def raise_on_all_ranks(comm: Comm) -> Iterator[None]:
     first = next((text for text in errors if text is not None), None)
     if first is not None:
         raise InputError(first)
-
-
-def gather_rows(comm: Comm, local: Floats, n: int, block: int = 2**16) -> Iterator[Floats]:
-    """Yield, on rank 0, the n rows (., q) of all ranks in order, block by block; the other ranks only send theirs."""
-    if comm.rank != 0:
-        for start in range(0, len(local), block):
-            comm.Send(np.ascontiguousarray(local[start : start + block]), dest=0)
-        return
-    yield local
-    for rank in range(1, comm.size):
-        count = share(n, rank, comm.size).rows
-        for start in range(0, count, block):
-            rows = np.empty((min(block, count - start), local.shape[1]))
-            comm.Recv(rows, source=rank)
-            yield rows
 
 
 def allgather_rows(comm: Comm, local: Floats) -> Floats:

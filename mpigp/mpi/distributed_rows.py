@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from mpigp.chunks import Share, chunk_rows, share
 from mpigp.data.streams import Columns, blocks
-from mpigp.numerics.reproducible_sum import from_two_words, scale_for, to_two_words
-from mpigp.types import Comm, Floats, Words
+from mpigp.numerics.reproducible_sum import from_accumulators, scale_for, to_accumulators
+from mpigp.types import Comm, Floats, Integers
 
 BLOCK = 2**14  # rows whose fingerprint is taken at a time
 
@@ -56,9 +56,9 @@ class DistributedRows:
         words = np.zeros(2 * len(scale), np.int64)
         for _, (block,) in blocks(self.local):
             for first in range(0, len(block), chunk):
-                words += to_two_words(of_chunk(block[first : first + chunk]).ravel(), scale)
+                words += to_accumulators(of_chunk(block[first : first + chunk]).ravel(), scale)
         self.comm.Allreduce(MPI.IN_PLACE, words, op=MPI.SUM)
-        return from_two_words(words, scale).reshape(bound.shape)
+        return from_accumulators(words, scale).reshape(bound.shape)
 
     def extremes(self) -> tuple[Floats, Floats]:
         """Return the smallest and the largest value of each column, NaN left out."""
@@ -71,7 +71,7 @@ class DistributedRows:
         self.comm.Allreduce(MPI.IN_PLACE, both, op=MPI.MAX)
         return -both[0], both[1]
 
-    def take(self, numbers: Words) -> Floats:
+    def take(self, numbers: Integers) -> Floats:
         """Return the rows of these numbers, which are in order, on every rank."""
         from mpi4py import MPI
 

@@ -20,13 +20,13 @@ import numpy as np
 from mpigp import native
 from mpigp.gp.bound import Bound, Group, bound
 from mpigp.gp.parameters import Globals
-from mpigp.gp.statistics import Adjoints, Inducing, Model, Statistics
+from mpigp.gp.statistics import Adjoints, Block, Inducing, Model, Statistics
 from mpigp.mpi.communicator import check_alike
-from mpigp.mpi.rows import Block, Rows
+from mpigp.mpi.rows import Rows
 from mpigp.mpi.timers import Timers
 from mpigp.numerics.cholesky import NotPositiveDefinite
 from mpigp.numerics.threads import Part, Workers
-from mpigp.types import Comm, Floats, Words
+from mpigp.types import Comm, Floats, Integers
 
 SMALLEST_JITTER, LARGEST_JITTER = 1e-12, 1e-2
 
@@ -44,7 +44,7 @@ class Evaluation(NamedTuple):
 
 
 class Master(NamedTuple):
-    """What rank 0 makes of the statistics."""
+    """The statistics on rank 0, with the bound and its derivatives."""
 
     summary: Statistics
     bound: Bound
@@ -68,9 +68,9 @@ class Evaluator:
         self.workers = Workers(threads, native.workspace(m, q, self.d, len(rows.groups), len(rows.groups)))
 
     def __call__(self, parameters: Globals | None, jitter: float) -> Evaluation:
-        """Evaluate at rank 0's `parameters` (the others' are not looked at) and the mu and S in `rows`.
+        """Evaluate at rank 0's `parameters` (those of other ranks are ignored) and the mu and S in `rows`.
 
-        When a factorisation fails, all ranks try again together with ten times the jitter.
+        When a factorization fails, all ranks try again together with ten times the jitter.
         """
         while True:
             try:
@@ -82,71 +82,73 @@ class Evaluator:
                                            f"a jitter of {LARGEST_JITTER:g}") from None  # fmt: skip
 
     def _evaluate(self, parameters: Globals | None, jitter: float) -> Evaluation:
-        told = np.empty(self.m * self.q + self.q + 3)
-        if self.comm.rank == 0 and parameters is not None:
-            told[:-1], told[-1] = parameters.pack(), jitter
-        self._broadcast(told)
-        if not np.isfinite(told).all():
-            raise EvaluationFailed("the bound has no value here: a parameter is not finite")
-        parameters, jitter = Globals.unpack(told[:-1], self.m, self.q), float(told[-1])
+        parameters, jitter = self._broadcast_parameters(parameters, jitter)
         with self.phases("statistics"):
             snr = parameters.beta * parameters.variance
             # It fails on all ranks, or on none.
             inducing = Inducing(self.model.loops, parameters.Z, parameters.alpha, jitter, snr)
-            words = self._sum_statistics(inducing)
-        self._allreduce(words)
-        if words[-1] and not self.model.whitens(inducing):
+            sums = self._sum_statistics(inducing)
+        self._allreduce(sums)
+        if sums[-1] and not self.model.whitens(inducing):
             raise EvaluationFailed("the bound has no value here: a sum over the rows is not finite, or too large")
 
         with self.phases("bound"):
-            master = self._bound(inducing, words, parameters) if self.comm.rank == 0 else None
+            master = self._bound(inducing, sums, parameters) if self.comm.rank == 0 else None
         value, weights = self._broadcast_weights(master)
 
         with self.phases("gradients"):
             scale = self.model.gradient_scale(inducing, weights, self.rows)
-            words = self._sum_gradient(inducing, weights, scale)
-        self._allreduce(words)
-        if words[-1]:
+            sums = self._sum_gradient(inducing, weights, scale)
+        self._allreduce(sums)
+        if sums[-1]:
             raise EvaluationFailed("the gradient has no value here: rows lie too far from the inducing points")
         with self.phases("bound"):
-            sums = self.model.loops.gradient_sums(words[:-1], scale)
-            gradient = None if master is None else self._gradient(inducing, master, sums)
+            totals = self.model.loops.gradient_sums(sums[:-1], scale)
+            gradient = None if master is None else self._gradient(inducing, master, totals)
         self.last = None if master is None else (inducing, master)
         return Evaluation(value, gradient, jitter)
 
-    def _sum_statistics(self, inducing: Inducing) -> Words:
-        def work(rows: Block, part: Part) -> int:
-            return self.model.add_statistics(inducing, rows, part)
+    def _broadcast_parameters(self, parameters: Globals | None, jitter: float) -> tuple[Globals, float]:
+        """Return rank 0's parameters and jitter, on every rank."""
+        message = np.empty(self.m * self.q + self.q + 3)
+        if self.comm.rank == 0 and parameters is not None:
+            message[:-1], message[-1] = parameters.pack(), jitter
+        self._broadcast(message)
+        if not np.isfinite(message).all():
+            raise EvaluationFailed("the bound has no value here: a parameter is not finite")
+        return Globals.unpack(message[:-1], self.m, self.q), float(message[-1])
 
-        return self._sum_blocks(work, self.statistics_scale, words_each=1)
+    def _sum_statistics(self, inducing: Inducing) -> Integers:
+        work = partial(self.model.add_statistics, inducing)
+        return self._sum_blocks(work, self.statistics_scale, per_sum=1)
 
-    def _sum_gradient(self, inducing: Inducing, weights: Adjoints, scale: Floats) -> Words:
+    def _sum_gradient(self, inducing: Inducing, weights: Adjoints, scale: Floats) -> Integers:
         def work(rows: Block, part: Part) -> int:
             return self.model.add_gradient(inducing, rows, weights, part)
 
-        return self._sum_blocks(work, scale, self.model.loops.gradient_words)
+        return self._sum_blocks(work, scale, self.model.loops.gradient_accumulators)
 
-    def _sum_blocks(self, work: Callable[[Block, Part], int], scale: Floats, words_each: int) -> Words:
-        """Return the words of the sums over this rank's rows, block by block."""
+    def _sum_blocks(self, work: Callable[[Block, Part], int], scale: Floats, per_sum: int) -> Integers:
+        """Return the accumulators of the sums over this rank's rows, and last the number of overflows."""
         return sum(
-            (self.workers.sum(partial(work, rows), rows.chunks, scale, words_each) for rows in self.rows.blocks()),
-            start=np.zeros(words_each * len(scale) + 1, np.int64),
+            (self.workers.sum(partial(work, rows), rows.chunks, scale, per_sum) for rows in self.rows.blocks()),
+            start=np.zeros(per_sum * len(scale) + 1, np.int64),
         )
 
-    def _bound(self, inducing: Inducing, words: Words, parameters: Globals) -> Master | None:
+    def _bound(self, inducing: Inducing, sums: Integers, parameters: Globals) -> Master | None:
         """Return the master's part of an evaluation; None where the bound has no value at this jitter."""
-        if words[-1]:
+        if sums[-1]:
             return None
-        summary, groups = self._summary(inducing, words[:-1])
+        summary, groups = self._summary(inducing, sums[:-1])
         try:
             F = bound(summary.C, summary.b, groups, summary.KL, parameters.variance, parameters.beta)
         except NotPositiveDefinite:
             return None
         return Master(summary, F, self.model.weights(inducing, summary, F, self.rows))
 
-    def _summary(self, inducing: Inducing, words: Words) -> tuple[Statistics, Sequence[Group]]:
-        """Return what the bound takes: the statistics, and the groups of outputs with the rows that they come from."""
-        return self.model.summary(inducing, words, self.statistics_scale, self.d), self.rows.groups
+    def _summary(self, inducing: Inducing, accumulators: Integers) -> tuple[Statistics, Sequence[Group]]:
+        """Return the arguments of the bound: the statistics, and the groups of outputs with their numbers of rows."""
+        return self.model.summary(inducing, accumulators, self.statistics_scale, self.d), self.rows.groups
 
     def _gradient(self, inducing: Inducing, master: Master, sums: Floats) -> Globals:
         """Return the gradient from the rows' sums and, through K_mm, from the master's."""
@@ -159,34 +161,34 @@ class Evaluator:
         return Globals(by_Z, master.bound.by_variance, by_alpha + sums[ends[0] : ends[1]], master.bound.by_beta)
 
     def _broadcast_weights(self, master: Master | None) -> tuple[float, Adjoints]:
-        """Tell every rank F and the weights; a bound without a value is everybody's failure."""
+        """Return F and the weights, on every rank; all ranks fail where rank 0 has no bound."""
         shape, pairs = self.model.weight_shape(self.m, len(self.rows.groups)), (self.m, self.d)
         first = math.prod(shape)
         second, third = first + self.m * self.d, first + 2 * self.m * self.d
-        told = np.empty(third + 2)
-        matrix, psi1Y, fit = told[:first], told[first:second], told[second:third]
+        message = np.empty(third + 2)
+        matrix, psi1Y, fit = message[:first], message[first:second], message[second:third]
         matrix, psi1Y, fit = matrix.reshape(shape), psi1Y.reshape(pairs), fit.reshape(pairs)
         if master is not None:
-            matrix[...], psi1Y[...], fit[...], told[-2] = master.weights
-            told[-1] = master.bound.value
+            matrix[...], psi1Y[...], fit[...], message[-2] = master.weights
+            message[-1] = master.bound.value
         elif self.comm.rank == 0:
-            told[-1] = math.nan
-        self._broadcast(told)
-        limit, value = told[-2:].tolist()
+            message[-1] = math.nan
+        self._broadcast(message)
+        limit, value = message[-2:].tolist()
         if math.isnan(value):
             raise NotPositiveDefinite
         return value, Adjoints(matrix, psi1Y, fit, limit)
 
-    def _broadcast(self, told: Floats) -> None:
+    def _broadcast(self, message: Floats) -> None:
         with self.phases("wait"):
             self.comm.Barrier()
         with self.phases("broadcast"):
-            self.comm.Bcast(told, root=0)
-        self.phases.sent(told.nbytes)
+            self.comm.Bcast(message, root=0)
+        self.phases.sent(message.nbytes)
 
-    def _allreduce(self, words: Words) -> None:
+    def _allreduce(self, accumulators: Integers) -> None:
         with self.phases("wait"):
             self.comm.Barrier()
         with self.phases("reduce"):
-            self.comm.Allreduce(self._in_place, words, op=self._sum)
-        self.phases.sent(words.nbytes)
+            self.comm.Allreduce(self._in_place, accumulators, op=self._sum)
+        self.phases.sent(accumulators.nbytes)

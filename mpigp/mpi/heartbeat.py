@@ -1,10 +1,10 @@
-"""Ranks that stop answering: each tells the others that it is there, and who falls silent for too long is ended.
+"""Heartbeats between ranks: a rank that sends none for too long is killed, so that MPI sees it fail.
 
-A rank that is stopped, or hangs inside a call that lets no other thread run, does not die, and MPI waits for it for
-ever. Ended, it is a rank that died, and what follows is the same. Heartbeats travel as datagrams beside MPI, from a
-thread of each rank to all others; a rank is watched from its first one on, so that a network that carries none does
-no harm. Only a process on the same machine can end another: where a machine has fallen silent with all its ranks, the
-whole job is ended.
+A rank that is stopped, or hangs inside a call that lets no other thread run, does not fail, and MPI waits for it
+forever. Once killed, it is a failed rank like any other. Heartbeats are datagrams beside MPI, from a thread of each
+rank to all others; a rank is monitored from its first heartbeat on, so a network that carries none does no harm. A
+process can be killed only from its own machine: where a machine has fallen silent with all its ranks, the whole job is
+aborted.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from mpigp.mpi.processes import say, status
 from mpigp.mpi.ulfm import confirm
 from mpigp.types import Comm
 
-BEATS = 10  # within the time that a rank may be silent for
-MESSAGE = struct.Struct("!8siB")  # the job's token, the rank, and whether it is the last
+BEATS = 10  # heartbeats within the timeout
+MESSAGE = struct.Struct("!8siB")  # the job's token, the rank, and whether it is the last heartbeat
 ADDRESS = struct.Struct("!8siiiq256s")
 
 
 class Address(NamedTuple):
-    """Where a rank is: its number in the world, the port it listens on, its process, when that began, its machine."""
+    """The address of a rank: its number in MPI_COMM_WORLD, UDP port, process ID and start time, and host."""
 
     token: bytes
     rank: int
     port: int
     process: int
-    began: int
+    started: int
     host: bytes
 
 
-def _started(process: int) -> int:
-    """Return the start of a process, which with its number identifies it; -1 if it has ended."""
-    found = status(process)
-    return -1 if found is None else found.started
+def start_time(process: int) -> int:
+    """Return the start time of a process in clock ticks, which with its ID identifies it; -1 where it has ended."""
+    running = status(process)
+    return -1 if running is None else running.started
 
 
 class Heartbeat:
-    """This rank's heartbeats, and its ear for those of the others, until `close`. Made by all ranks together.
+    """Sends this rank's heartbeats and monitors those of the others, until `close`. The constructor is collective.
 
-    timeout : seconds that a rank may be silent for
+    timeout : seconds without a heartbeat after which a rank is killed
     """
 
     def __init__(self, comm: Comm, timeout: float) -> None:
@@ -61,39 +61,38 @@ class Heartbeat:
         self._socket.bind(("", 0))
         self._socket.setblocking(False)
         host = MPI.Get_processor_name().encode()[:256]
-        self.own = Address(
-            os.urandom(8), MPI.COMM_WORLD.rank, self._socket.getsockname()[1], os.getpid(), _started(os.getpid()), host
-        )
+        port, process = self._socket.getsockname()[1], os.getpid()
+        self.own = Address(os.urandom(8), MPI.COMM_WORLD.rank, port, process, start_time(process), host)
         mine = np.frombuffer(ADDRESS.pack(*self.own), np.uint8).copy()
-        found = np.empty((comm.size, ADDRESS.size), np.uint8)
-        comm.Allgather(mine, found)
+        gathered = np.empty((comm.size, ADDRESS.size), np.uint8)
+        comm.Allgather(mine, gathered)
         confirm(comm)
-        book = [Address(*ADDRESS.unpack(row.tobytes())) for row in found]
-        self._token = book[0].token
-        self._others = {each.rank: each._replace(host=each.host.rstrip(b"\0")) for each in book}
+        addresses = [Address(*ADDRESS.unpack(row.tobytes())) for row in gathered]
+        self._token = addresses[0].token
+        self._others = {each.rank: each._replace(host=each.host.rstrip(b"\0")) for each in addresses}
         del self._others[self.own.rank]
         self._heard: dict[int, float] = {}
         self._lock, self._closing = threading.Lock(), threading.Event()
         self._send()  # the first, before anything can go wrong
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread = threading.Thread(target=self._monitor, daemon=True)
         self._thread.start()
 
     def forget(self, ranks: list[int]) -> None:
-        """Watch these ranks no more: they are known to have died."""
+        """Stop monitoring these ranks: they have failed."""
         with self._lock:
             for rank in ranks:
                 self._others.pop(rank, None)
                 self._heard.pop(rank, None)
 
     def close(self) -> None:
-        """Take leave of the others."""
+        """Stop, and tell the other ranks not to expect more heartbeats."""
         self._closing.set()
         self._thread.join()
         for _ in range(3):  # a datagram may be lost
             self._send(last=True)
         self._socket.close()
 
-    def _watch(self) -> None:
+    def _monitor(self) -> None:
         while not self._closing.wait(self.timeout / BEATS):
             with self._lock:
                 self._send()
@@ -101,7 +100,7 @@ class Heartbeat:
                 now = time.monotonic()
                 silent = {rank: now - when for rank, when in self._heard.items() if now - when > self.timeout}
                 for rank, seconds in silent.items():
-                    self._treat(self._others[rank], seconds, sorted({self.own.rank, *self._heard} - set(silent)))
+                    self._end(self._others[rank], seconds, sorted({self.own.rank, *self._heard} - set(silent)))
 
     def _send(self, last: bool = False) -> None:
         message = MESSAGE.pack(self._token, self.own.rank, last)
@@ -111,7 +110,7 @@ class Heartbeat:
                 self._socket.sendto(message, (host, each.port))
 
     def _listen(self) -> None:
-        """Note who has been heard; all that has come meanwhile counts as now, should this rank itself have slept."""
+        """Note the ranks whose heartbeats arrived, as of now: this rank itself may have been stopped meanwhile."""
         with suppress(BlockingIOError):
             while True:
                 message = self._socket.recv(1024)
@@ -126,11 +125,11 @@ class Heartbeat:
                 else:
                     self._heard[rank] = time.monotonic()
 
-    def _treat(self, silent: Address, seconds: float, present: list[int]) -> None:
-        """End a rank that is silent, if it is this rank's turn among those that are `present`."""
+    def _end(self, silent: Address, seconds: float, present: list[int]) -> None:
+        """Kill a silent rank from the lowest of the `present` ranks on its host; abort the job where there is none."""
         beside = [rank for rank in present if rank == self.own.rank or self._others[rank].host == silent.host]
         if silent.host == self.own.host:
-            if min(beside) == self.own.rank and _started(silent.process) == silent.began:
+            if min(beside) == self.own.rank and start_time(silent.process) == silent.started:
                 say(f"rank {silent.rank} has not answered for {self.timeout:g} s: it is treated as failed")
                 with suppress(ProcessLookupError):
                     os.kill(silent.process, signal.SIGKILL)

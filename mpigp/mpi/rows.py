@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -11,17 +11,10 @@ from mpigp import native
 from mpigp.chunks import chunk_count, chunk_rows
 from mpigp.data.streams import Columns, Stream, blocks
 from mpigp.gp.bound import Group
+from mpigp.gp.statistics import Block
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.missing import Patterns
 from mpigp.types import Comm, Floats
-
-
-class Block(NamedTuple):
-    """Rows that are in memory, as the loops take them: `chunks` of them, and where their gradients go, by name."""
-
-    native: native.Rows
-    chunks: int
-    gradients: dict[str, Floats]
 
 
 class Rows:

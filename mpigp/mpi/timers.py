@@ -1,4 +1,4 @@
-"""Where the seconds and the bytes of an evaluation go."""
+"""Timers of the phases of an evaluation, and counters of its messages and bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 
 PHASES = ("broadcast", "statistics", "reduce", "bound", "gradients", "wait")
-GROUPS = {  # of phases: on rows, until others have come, in messages, and on the master alone
+GROUPS = {  # of phases: work on rows, waiting for other ranks, messages, and work on rank 0 alone
     "compute": ("statistics", "gradients"),
     "wait": ("wait",),
     "messages": ("broadcast", "reduce"),
@@ -15,7 +15,7 @@ GROUPS = {  # of phases: on rows, until others have come, in messages, and on th
 
 
 class Phase:
-    """A block of one phase; a plain class, because a generator's costs are felt in a small evaluation."""
+    """Context manager that times one phase; a generator would slow small evaluations."""
 
     __slots__ = ("name", "seconds", "start")
 
@@ -41,14 +41,14 @@ class Timers:
         self.clear()
 
     def clear(self) -> None:
-        """Start counting anew."""
+        """Set all timers and counters to zero."""
         self.seconds = dict.fromkeys(PHASES, 0.0)
         self._blocks = {name: Phase(self.seconds, name) for name in PHASES}
         self.messages = 0
         self.bytes = 0
 
     def __call__(self, phase: str) -> Phase:
-        """Count the seconds of a `with` block under `phase`."""
+        """Return a context manager that adds the seconds of its block to `phase`."""
         return self._blocks[phase]
 
     def sent(self, nbytes: int) -> None:

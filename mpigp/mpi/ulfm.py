@@ -1,22 +1,22 @@
-"""What the ranks that are left do when others die: agree on it, and go on as a smaller communicator.
+"""Recovery from failed ranks: the surviving ranks agree on the failure and continue on a smaller communicator.
 
-It takes an MPI with fault tolerance (ULFM: Open MPI started with `mpiexec --with-ft ulfm`). Elsewhere the launcher ends
+It needs an MPI with fault tolerance (ULFM: Open MPI started with `mpiexec --with-ft ulfm`). Elsewhere the launcher ends
 the whole job.
 
-A death may strike in the middle of any message. MPI then owes an error to some ranks only: others may have what they
-waited for, and go on for a while. And Open MPI 5 owes more than it pays: its Allgatherv, which carries `allgather`
-too, returns without an error and without the data when a rank dies in it, and leaves others waiting for what it has
-not sent. So nothing that was received is relied on after a failure unless all ranks have met in `confirm` since:
-copies, checkpoints, the end of a run; and who comes there and knows of a death first ends all that others wait in. An
-agreement is the one call of MPI that has the same outcome on all ranks that are left.
+A rank may fail in the middle of any message. MPI then reports an error to some ranks only: others may have received
+their message, and continue for a while. Open MPI 5 reports even less than the standard demands: its Allgatherv, which
+carries `allgather` too, may return without an error and without the data when a rank fails in it, and leaves other
+ranks waiting for data that it has not sent. So after a failure no received data (copies, checkpoints, the end of a run)
+is relied on unless all ranks have called `confirm` since. A rank that knows of a failure revokes the communicator
+before it agrees. MPI_Comm_agree is the one call that has the same outcome on all surviving ranks.
 
-Agreements are matched by their number, and shrinking a communicator begins with one of its own. So on the way from the
-last agreement to the shrinking every rank takes part in exactly one more: in `confirm`, or when it has met an error
-elsewhere, in `survivors`. Otherwise one that waits in `confirm` would meet another that shrinks already.
+Agreements are matched by their order, and MPI_Comm_shrink begins with one of its own. So between the last agreement and
+the shrinking every rank takes part in exactly one more: in `confirm`, or in `survivors` when it has met an error
+elsewhere. Otherwise a rank in `confirm` would be matched with another that is shrinking already.
 
-Rarely, after deaths of several ranks at once, one of the others stays in an agreement whose outcome the rest have, and
-they wait for it in the shrinking (stacks show it; compare open-mpi/ompi#13138). All have agreed a moment before, so who
-waits there for long ends the job; `--ranks` starts it again.
+Rarely, after several ranks fail at once, one survivor stays in an agreement that the others have left, and they wait
+for it in MPI_Comm_shrink (stack traces show it; compare open-mpi/ompi#13138). All ranks agreed a moment before, so a
+rank that waits there for long aborts the job; `--ranks` starts it again.
 """
 
 from __future__ import annotations
@@ -31,56 +31,56 @@ from mpigp.mpi.communicator import NOTICE
 from mpigp.mpi.processes import can_survive, say
 from mpigp.types import Comm
 
-SHRINKING = 20.0  # seconds at most: as a rule it takes milliseconds
+SHRINKING = 20.0  # seconds at most for MPI_Comm_shrink, which usually takes milliseconds
 
 
 class RankLost(Exception):
-    """A rank has died since the ranks last met."""
+    """A rank has failed since the last agreement."""
 
 
 def confirm(comm: Comm) -> None:
-    """Return if all ranks have come this far with all messages before it whole; else raise on all that are left.
+    """Return if no rank has failed so far, so that all earlier messages are complete; else raise on all survivors.
 
-    Called by all ranks. A rank that has died did not agree, and one that knows of a death agrees to nothing.
+    Collective. A failed rank does not agree, and a rank that knows of a failure agrees with "no".
     """
     if not can_survive():
         return
-    well = not _disturbed(comm)
-    if not well:
-        comm.Revoke()  # somebody may wait for what a call that returned without an error did not send
-    if not _agreed(comm, well):
+    intact = not _failed(comm)
+    if not intact:
+        comm.Revoke()  # a rank may wait for data of a call that returned here without an error
+    if not _agreed(comm, intact):
         raise RankLost
 
 
-def _agreed(comm: Comm, well: bool) -> bool:
-    """Return whether all ranks are well: the same on all that are left."""
+def _agreed(comm: Comm, intact: bool) -> bool:
+    """Return whether all ranks say that the communicator is intact: the same on all survivors."""
     from mpi4py import MPI
 
     try:
-        return bool(comm.Agree(int(well)))
-    except MPI.Exception:  # a rank has died that not all knew of
+        return bool(comm.Agree(int(intact)))
+    except MPI.Exception:  # a failure that not all ranks knew of
         return False
 
 
-def _disturbed(comm: Comm) -> bool:
-    """Return whether this rank knows of a death."""
+def _failed(comm: Comm) -> bool:
+    """Return whether this rank knows of a failure."""
     from mpi4py import MPI
 
-    MPI.COMM_SELF.Iprobe()  # MPI takes no notice of anything while nobody calls it
+    MPI.COMM_SELF.Iprobe()  # MPI detects failures only inside its calls
     return comm.Is_revoked() or comm.Get_failed().Get_size() > 0
 
 
 def is_failure(comm: Comm, error: Exception) -> bool:
-    """Return whether a rank has died: an error of MPI may say so, and any other may come of a message without its data.
+    """Return whether an error comes of a failed rank: MPI reports it, or a message arrived without its data.
 
-    Bad input is known to all ranks, and not waited over.
+    An InputError is raised on all ranks, so there is no waiting for MPI to detect a failure.
     """
     from mpi4py import MPI
 
     if isinstance(error, (MPI.Exception, RankLost)):
         return True
     end = time.monotonic() + (0 if isinstance(error, InputError) else NOTICE)
-    while not _disturbed(comm):
+    while not _failed(comm):
         if time.monotonic() >= end:
             return False
         time.sleep(0.01)
@@ -88,30 +88,30 @@ def is_failure(comm: Comm, error: Exception) -> bool:
 
 
 def survivors(comm: Comm, error: Exception) -> tuple[Comm, list[int]]:
-    """Return the communicator of the ranks that are left, and the ranks (in the world's count) that are gone since.
+    """Return the communicator of the surviving ranks, and the failed ranks (as numbered in MPI_COMM_WORLD).
 
-    Called by all left, with the error by which each has noticed. MPI makes the same communicator on all, or none.
+    Collective over the survivors, each with the error that reported the failure to it.
     """
     from mpi4py import MPI
 
     try:
-        comm.Revoke()  # so that nobody waits for ever for one who has gone
+        comm.Revoke()  # so that no rank waits forever for a failed one
         if not isinstance(error, RankLost):
-            _agreed(comm, False)  # with those who are in `confirm`
-        with _limited(comm):
+            _agreed(comm, False)  # matches the agreement of ranks in `confirm`
+        with _time_limit(comm):
             smaller = comm.Shrink()
-    except MPI.Exception as failed:
-        _give_up(comm, str(failed))
+    except MPI.Exception as failure:
+        _abort(comm, f"MPI_Comm_shrink failed: {failure}")
         raise
-    gone = MPI.Group.Difference(comm.Get_group(), smaller.Get_group())
-    places = list(range(gone.Get_size()))
-    return smaller, sorted(MPI.Group.Translate_ranks(gone, places, MPI.COMM_WORLD.Get_group()))
+    failed = MPI.Group.Difference(comm.Get_group(), smaller.Get_group())
+    numbers = list(range(failed.Get_size()))
+    return smaller, sorted(MPI.Group.Translate_ranks(failed, numbers, MPI.COMM_WORLD.Get_group()))
 
 
 @contextmanager
-def _limited(comm: Comm) -> Iterator[None]:
-    """End the job if the block takes too long."""
-    timer = threading.Timer(SHRINKING, _give_up, [comm, f"they have waited for {SHRINKING:g} s"])
+def _time_limit(comm: Comm) -> Iterator[None]:
+    """Abort the job if the block takes too long."""
+    timer = threading.Timer(SHRINKING, _abort, [comm, f"MPI_Comm_shrink did not finish within {SHRINKING:g} s"])
     timer.daemon = True
     timer.start()
     try:
@@ -120,7 +120,7 @@ def _limited(comm: Comm) -> Iterator[None]:
         timer.cancel()
 
 
-def _give_up(comm: Comm, reason: str) -> None:
-    """End the job, because its ranks cannot go on."""
-    say(f"rank {comm.rank}: the ranks that are left cannot meet: {reason}")
+def _abort(comm: Comm, reason: str) -> None:
+    """End the job, because it cannot recover."""
+    say(f"rank {comm.rank}: {reason}")
     comm.Abort(GIVEN_UP)

@@ -1,4 +1,4 @@
-"""Vectors of an optimisation whose entries live partly on every rank (shared) and partly on their own rank (local)."""
+"""Vectors of the optimizers: a shared part, the same on every rank, and a local part, distributed over the ranks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpigp import native
-from mpigp.numerics.reproducible_sum import from_digits, to_digits
+from mpigp.numerics.reproducible_sum import from_superaccumulators, to_superaccumulators
 from mpigp.types import Comm, Floats
 
 
@@ -23,7 +23,7 @@ class MultiVector:
     local: Floats
 
     def __getitem__(self, index: int) -> MultiVector:
-        """Return one of the vectors, as a block of one that shares its memory."""
+        """Return one of the vectors, as a MultiVector of one that shares its memory."""
         return MultiVector(self.shared[index : index + 1], self.local[index : index + 1])
 
     def __iter__(self) -> Iterator[Floats]:
@@ -32,7 +32,7 @@ class MultiVector:
         yield self.local
 
     def set(self, other: MultiVector) -> None:
-        """Copy the numbers of another block of this shape."""
+        """Copy the entries of another MultiVector of this shape."""
         self.shared[...] = other.shared
         self.local[...] = other.local
 
@@ -62,17 +62,17 @@ class VectorSpace:
         return MultiVector(np.zeros((count, self.shared)), np.zeros((count, self.segments, self.length)))
 
     def dots(self, pairs: Sequence[tuple[MultiVector, MultiVector]]) -> list[Floats]:
-        """Return the dot products (a, b) of each pair of blocks, of a and of b vectors: one reduction for all."""
+        """Return the dot products (a, b) of each pair of MultiVectors, of a and of b vectors: one reduction for all."""
         from mpi4py import MPI
 
         sizes = [len(left.shared) * len(right.shared) for left, right in pairs]
-        digits = np.concatenate([to_digits(self._parts(left, right)) for left, right in pairs])
-        self.comm.Allreduce(MPI.IN_PLACE, digits, op=MPI.SUM)
-        sums = np.split(from_digits(digits), np.cumsum(sizes)[:-1])
+        totals = np.concatenate([to_superaccumulators(self._parts(left, right)) for left, right in pairs])
+        self.comm.Allreduce(MPI.IN_PLACE, totals, op=MPI.SUM)
+        sums = np.split(from_superaccumulators(totals), np.cumsum(sizes)[:-1])
         return [total.reshape(len(a.shared), len(b.shared)) for total, (a, b) in zip(sums, pairs, strict=True)]
 
     def _parts(self, left: MultiVector, right: MultiVector) -> Floats:
-        """Return the products (., a·b) of the pieces this rank answers for: chunks, and on rank 0 the shared part."""
+        """Return the dot products (., a·b) of this rank's chunks, and on rank 0 those of the shared part."""
         size = len(left.shared) * len(right.shared)
         parts = [(left.shared @ right.shared.T).reshape(1, size)] if self.comm.rank == 0 else [np.zeros((0, size))]
         for segment in range(self.segments):

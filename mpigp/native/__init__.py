@@ -1,80 +1,14 @@
-"""What is compiled: the loops over rows, and the algebra of small matrices."""
+"""The compiled code: loops over rows, reproducible sums, many small searches, and the algebra of small matrices."""
 
-from mpigp.native import _lapack as _lapack  # first: it imports _algebra
-from mpigp.native._algebra import (
-    absolute_total,
-    add_through_pairs,
-    by_gram,
-    group_bound,
-    packed,
-    pair_weights,
-    permuted,
-    pivoted_cholesky,
-    sandwiched,
-    solve,
-    symmetric,
-    triangle_inverse,
-    whitened,
-)
-from mpigp.native._native import (
-    Kernel,
-    Rows,
-    Searches,
-    add_digits,
-    between,
-    chunk_dots,
-    exponential,
-    from_words,
-    gplvm_bounds,
-    gplvm_gradient,
-    gplvm_moments,
-    gplvm_statistics,
-    gradient_limits,
-    gram_gradient,
-    instruction_set,
-    largest_dots,
-    regression_gradient,
-    regression_moments,
-    regression_statistics,
-    scale_for,
-    sum_digits,
-    workspace,
-)
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "Kernel",
-    "Rows",
-    "Searches",
-    "absolute_total",
-    "add_digits",
-    "add_through_pairs",
-    "between",
-    "by_gram",
-    "chunk_dots",
-    "exponential",
-    "from_words",
-    "gplvm_bounds",
-    "gplvm_gradient",
-    "gplvm_moments",
-    "gplvm_statistics",
-    "gradient_limits",
-    "gram_gradient",
-    "group_bound",
-    "instruction_set",
-    "largest_dots",
-    "packed",
-    "pair_weights",
-    "permuted",
-    "pivoted_cholesky",
-    "regression_gradient",
-    "regression_moments",
-    "regression_statistics",
-    "sandwiched",
-    "scale_for",
-    "solve",
-    "sum_digits",
-    "symmetric",
-    "triangle_inverse",
-    "whitened",
-    "workspace",
-]
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+else:
+    from mpigp.native import _lapack  # noqa: F401  first: it imports _algebra
+
+from mpigp.native._algebra import *  # noqa: F403
+from mpigp.native._loops import *  # noqa: F403
+from mpigp.native._searches import *  # noqa: F403
+from mpigp.native._sums import *  # noqa: F403

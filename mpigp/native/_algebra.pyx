@@ -1,15 +1,18 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False, embedsignature=True, cdivision=True
 """The m × m algebra of the bound, by SciPy's LAPACK without the cost of its wrappers.
 
-All matrices are row-major, and shapes are the caller's business. LAPACK counts by columns: it sees the transpose of every
-matrix here, so a lower triangle as an upper one, and products in the reverse order. Lower triangles are packed by rows.
+All matrices are row-major. LAPACK counts by columns: it sees the transpose of every matrix here, so a lower triangle as an
+upper one, and products in the reverse order. Lower triangles are packed by rows.
 """
 
 import numpy as np
 
 from libc.math cimport M_PI, fabs, isfinite, log
+from libc.stdint cimport int64_t
 from scipy.linalg.cython_blas cimport dsyrk, dtrmm, dtrsm
 from scipy.linalg.cython_lapack cimport dpotrf, dpotri, dpstrf, dtrtri
+
+from mpigp.native._shapes cimport check_matrix, check_square, check_vector, expect
 
 cdef char UPPER = b"U", LEFT = b"L", RIGHT = b"R", PLAIN = b"N", TRANSPOSED = b"T"
 cdef double ONE = 1.0
@@ -22,10 +25,10 @@ def pivoted_cholesky(K, double jitter):
     """Return L (m, m) and the order (m,) with L Lᵀ = (K + jitter I)[order][:, order]; None where there is no such L."""
     factor = K.copy()
     cdef double[:, ::1] L = factor
-    cdef int m = L.shape[0], i, rank, info
+    cdef int m = check_square("K", L), i, rank, info
     cdef double tolerance = 0.0
-    order = np.empty(m, np.intp)
-    cdef Py_ssize_t[::1] places = order
+    order = np.empty(m, np.int64)
+    cdef int64_t[::1] places = order
     cdef int[::1] pivots = np.empty(m, np.intc)
     cdef double[::1] space = np.empty(2 * m)
     for i in range(m):
@@ -39,22 +42,11 @@ def pivoted_cholesky(K, double jitter):
     return factor, order
 
 
-def permuted(const double[:, ::1] K, const Py_ssize_t[::1] order):
-    """Return K[order][:, order]."""
-    cdef Py_ssize_t m = K.shape[0], i, j
-    result = np.empty((m, m))
-    cdef double[:, ::1] out = result
-    for i in range(m):
-        for j in range(m):
-            out[i, j] = K[order[i], order[j]]
-    return result
-
-
 def triangle_inverse(L):
     """Return L⁻¹ (m, m)."""
     result = L.copy()
     cdef double[:, ::1] X = result
-    cdef int m = X.shape[0], info
+    cdef int m = check_square("L", X), info
     dtrtri(&UPPER, &PLAIN, &m, &X[0, 0], &m, &info)
     return result
 
@@ -62,7 +54,10 @@ def triangle_inverse(L):
 def solve(const double[:, ::1] L, B, bint transposed=False):
     """Return L⁻¹ B (m, k), or L⁻ᵀ B."""
     result = B.copy()
-    solve_in_place(L, result, transposed)
+    cdef double[:, ::1] X = result
+    check_square("L", L)
+    check_matrix("B", X, L.shape[0], X.shape[1])
+    solve_in_place(L, X, transposed)
     return result
 
 
@@ -99,12 +94,13 @@ cdef void clear_above(double[:, ::1] L) noexcept:
 
 
 def group_bound(C, b, double n, double YY, double variance, double beta):
-    """Return what a group of outputs adds to F, and its derivatives: mpigp.gp.bound.group_bound has the formulas.
+    """Return the term of F of a group of outputs, and its derivatives: mpigp.gp.bound.group_bound has the formulas.
 
     value, ∂F/∂C, ∂F/∂b, ∂F/∂C C + ½ ∂F/∂b bᵀ, ∂F/∂variance, ∂F/∂beta, L_B, g; None where they have no value
     """
     cdef const double[:, ::1] C_ = C
-    cdef int m = b.shape[0], d = b.shape[1], i, j, info
+    cdef int m = check_square("C", C_), d = b.shape[1], i, j, info
+    check_matrix("b", b, m, d)
     cdef double s = beta * variance, trace = 0, log_det = 0, cc = 0, factor, value, by_s, by_beta
     for i in range(m):
         trace += C_[i, i]
@@ -166,11 +162,12 @@ def group_bound(C, b, double n, double YY, double variance, double beta):
     return value, derivative, beta * s * solution, by_L, beta * by_s, by_beta, factor_P, solution
 
 
-# What the models make of their sums, and of the bound's derivatives
+# From the models' sums to the bound, and from its derivatives to weights
 
 
 def symmetric(const double[::1] triangle, Py_ssize_t m):
     """Return the symmetric matrix (m, m) of a lower triangle (m(m+1)/2,)."""
+    check_vector("triangle", triangle, m * (m + 1) // 2)
     result = np.empty((m, m))
     cdef double[:, ::1] out = result
     cdef Py_ssize_t i, j, p = 0
@@ -183,7 +180,7 @@ def symmetric(const double[::1] triangle, Py_ssize_t m):
 
 def packed(const double[:, ::1] matrix):
     """Return the lower triangle (m(m+1)/2,) of a symmetric matrix (m, m)."""
-    cdef Py_ssize_t m = matrix.shape[0], i, j, p = 0
+    cdef Py_ssize_t m = check_square("matrix", matrix), i, j, p = 0
     result = np.empty(m * (m + 1) // 2)
     cdef double[::1] out = result
     for i in range(m):
@@ -193,9 +190,11 @@ def packed(const double[:, ::1] matrix):
     return result
 
 
-def whitened(const double[:, ::1] pairs, const double[:, ::1] root_K, const double[:, ::1] L):
+def whitened(const double[:, ::1] pairs not None, const double[:, ::1] root_K, const double[:, ::1] L):
     """Return C = L⁻¹ Ψ2 L⁻ᵀ of each group (groups, m, m), exactly symmetric, of Ψ2 / K^½ packed (m(m+1)/2, groups)."""
-    cdef int m = L.shape[0], groups = pairs.shape[1], k, i, j, p
+    cdef int m = check_square("L", L), groups = pairs.shape[1], k, i, j, p
+    check_matrix("pairs", pairs, m * (m + 1) // 2, groups)
+    check_matrix("root_K", root_K, m, m)
     result = np.empty((groups, m, m))
     cdef double[:, :, ::1] C = result
     for k in range(groups):
@@ -213,7 +212,10 @@ def whitened(const double[:, ::1] pairs, const double[:, ::1] root_K, const doub
 def sandwiched(const double[:, ::1] inverse, W, double factor, bint transposed=False):
     """Return factor/2 L⁻ᵀ (W + Wᵀ) L⁻¹ (m, m), or factor/2 L⁻¹ (W + Wᵀ) L⁻ᵀ, exactly symmetric."""
     result = W.copy()
-    both_sides(inverse, result, factor, transposed)
+    cdef double[:, ::1] X = result
+    cdef int m = check_square("inverse", inverse)
+    check_matrix("W", X, m, m)
+    both_sides(inverse, X, factor, transposed)
     return result
 
 
@@ -223,7 +225,9 @@ def pair_weights(by_C, const double[:, ::1] root_K, const double[:, ::1] inverse
     """
     matrices = by_C.copy()
     cdef double[:, :, ::1] W = matrices
-    cdef Py_ssize_t groups = W.shape[0], m = W.shape[1], k, i, j, p
+    cdef Py_ssize_t groups = W.shape[0], m = check_square("inverse", inverse), k, i, j, p
+    expect("by_C", (groups, W.shape[1], W.shape[2]), (groups, m, m))
+    check_matrix("root_K", root_K, m, m)
     result = np.empty((m * (m + 1) // 2, groups))
     cdef double[:, ::1] out = result
     for k in range(groups):
@@ -236,10 +240,12 @@ def pair_weights(by_C, const double[:, ::1] root_K, const double[:, ::1] inverse
     return result
 
 
-def absolute_total(const double[:, ::1] matrix, double n, const double[:, ::1] psi1Y, const double[::1] residuals):
+def absolute_total(const double[:, ::1] matrix not None, double n, const double[:, ::1] psi1Y not None,
+                   const double[::1] residuals):
     """Return n Σ|matrix| + Σ|psi1Y| residuals, of psi1Y (m, d) and residuals (d,)."""
     cdef Py_ssize_t i, j
     cdef double of_matrix = 0, of_psi1Y = 0
+    check_vector("residuals", residuals, psi1Y.shape[1])
     for i in range(matrix.shape[0]):
         for j in range(matrix.shape[1]):
             of_matrix += fabs(matrix[i, j])
@@ -249,25 +255,15 @@ def absolute_total(const double[:, ::1] matrix, double n, const double[:, ::1] p
     return n * of_matrix + of_psi1Y
 
 
-def by_gram(by_L, const double[:, ::1] inverse, const double[:, ::1] K):
-    """Return −L⁻ᵀ by_L L⁻¹ ∘ K (m, m), exactly symmetric."""
-    result = by_L.copy()
-    cdef double[:, ::1] out = result
-    cdef Py_ssize_t i, j
-    both_sides(inverse, out, -1.0)
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            out[i, j] *= K[i, j]
-    return result
-
-
-def add_through_pairs(double[:, ::1] by_gram, const double[:, ::1] weights, const double[:, ::1] pairs):
+def add_through_pairs(double[:, ::1] by_gram, const double[:, ::1] weights, const double[:, ::1] pairs not None):
     """Add ∂F/∂K ∘ K (m, m) through Ψ2's factor K^½, half the derivative: ½ Σ ∂F/∂Ψ2 ∘ Ψ2 over the groups.
 
     weights : those of `pair_weights`.   pairs : Ψ2 / K^½, packed (m(m+1)/2, groups)
     """
-    cdef Py_ssize_t m = by_gram.shape[0], i, j, k, p = 0
+    cdef Py_ssize_t m = check_square("by_gram", by_gram), i, j, k, p = 0
     cdef double both
+    check_matrix("pairs", pairs, m * (m + 1) // 2, pairs.shape[1])
+    check_matrix("weights", weights, pairs.shape[0], pairs.shape[1])
     for i in range(m):
         for j in range(i + 1):
             both = 0

@@ -1,10 +1,6 @@
 /* The sums of the Bayesian GPLVM over the rows of chunks. Compiled once for each instruction set. */
 #include "psi.h"
 
-typedef struct {
-    double *muT, *ST, *YT, *OT, *aa, *a, *base1, *cc, *c, *base2, *psi1, *f, *w, *ZZ1, *ZZ2, *panels;
-} block_t;
-
 static block_t take_block(const rbf_t *k, const rows_t *rows, double **space)
 {
     block_t b;
@@ -12,9 +8,9 @@ static block_t take_block(const rbf_t *k, const rows_t *rows, double **space)
     b.ST = take(space, k->q * BLOCK);
     b.YT = take(space, rows->d * BLOCK);
     b.OT = rows->observed ? take(space, rows->groups * BLOCK) : NULL;
-    b.aa = take(space, 2 * k->q * BLOCK); /* [a mu, a]: a itself begins at a */
+    b.aa = take(space, 2 * k->q * BLOCK);
     b.base1 = take(space, BLOCK);
-    b.cc = take(space, 2 * k->q * BLOCK); /* [c mu, c] likewise */
+    b.cc = take(space, 2 * k->q * BLOCK);
     b.base2 = take(space, BLOCK);
     b.psi1 = take(space, k->m * BLOCK);
     b.f = take(space, k->m * BLOCK);
@@ -22,7 +18,7 @@ static block_t take_block(const rbf_t *k, const rows_t *rows, double **space)
     b.ZZ1 = take(space, 2 * k->m * k->q);
     b.ZZ2 = take(space, 2 * k->m * k->q);
     b.panels = take(space, paneled(k->m) * k->q);
-    memset(b.panels, 0, (size_t)(paneled(k->m) * k->q) * 8);
+    zero(b.panels, paneled(k->m) * k->q);
     for (int64_t j = 0; j < k->m; j++)
         for (int64_t q = 0; q < k->q; q++) {
             double z = k->Z[j * k->q + q];
@@ -34,78 +30,78 @@ static block_t take_block(const rbf_t *k, const rows_t *rows, double **space)
     return b;
 }
 
-static void fill_block(block_t *b, const rbf_t *k, const rows_t *rows, int64_t start, int64_t count, int64_t ld)
+/* The rows [start, start + count), and their psi1 and f. Return the places that they take. */
+static int64_t fill_block(block_t *b, const rbf_t *k, const rows_t *rows, int64_t start, int64_t count)
 {
-    transpose(rows->mu + start * k->q, k->centre, 0, count, k->q, ld, b->muT);
+    int64_t ld = b->ld = padded(count);
+    transpose(rows->mu + start * k->q, k->center, 0, count, k->q, ld, b->muT);
     transpose(rows->S + start * k->q, NULL, 1, count, k->q, ld, b->ST);
     transpose(rows->Y + start * rows->d, NULL, 0, count, rows->d, ld, b->YT);
     if (b->OT) transpose(rows->observed + start * rows->groups, NULL, 0, count, rows->groups, ld, b->OT);
     b->a = b->aa + k->q * ld;
     b->c = b->cc + k->q * ld;
-    precision(k, b->ST, count, ld, 1, -0.5, b->a, b->base1);
-    precision(k, b->ST, count, ld, 2, -0.25, b->c, b->base2); /* each of a pair has half of its base */
+    precision(k, b, count, 1, -0.5, b->a, b->base1);
+    precision(k, b, count, 2, -0.25, b->c, b->base2); /* each of a pair has half of its base */
     for (int64_t j = 0; j < k->q * ld; j += LANES) {
         store(b->aa + j, load(b->a + j) * load(b->muT + j));
         store(b->cc + j, load(b->c + j) * load(b->muT + j));
     }
-    exponents(k, b->muT, b->aa, b->base1, b->ZZ1, ld, b->psi1);
+    exponents(k, b, b->aa, b->base1, b->ZZ1, b->psi1);
     psi1_block(k, ld, b->psi1);
-    exponents(k, b->muT, b->cc, b->base2, b->ZZ2, ld, b->f);
+    exponents(k, b, b->cc, b->base2, b->ZZ2, b->f);
+    return ld;
 }
 
 /* sum over dimensions of (S + mu^2 - 1 - log S) / 2, of the rows at i */
-INLINE vec divergences(const block_t *b, const rbf_t *k, int64_t i, int64_t ld)
+INLINE vec divergences(const block_t *b, const rbf_t *k, int64_t i)
 {
     product_t S = ONES;
     vec sum = {0};
     for (int64_t q = 0; q < k->q; q++) {
-        vec Sq = load(b->ST + q * ld + i), x = load(b->muT + q * ld + i) + k->centre[q];
+        vec Sq = load(b->ST + q * b->ld + i), x = load(b->muT + q * b->ld + i) + k->center[q];
         multiply(&S, Sq);
         sum += Sq + x * x - 1.0;
     }
     return 0.5 * (sum - product_log2(S) / LOG2E);
 }
 
-static double divergence(const block_t *b, const rbf_t *k, int64_t count, int64_t ld)
+static double divergence(const block_t *b, const rbf_t *k, int64_t count)
 {
     double total = 0;
-    for (int64_t i = 0; i < ld; i += LANES) {
-        vec parts = divergences(b, k, i, ld);
+    for (int64_t i = 0; i < b->ld; i += LANES) {
+        vec parts = divergences(b, k, i);
         for (int v = 0; v < LANES && i + v < count; v++) total += parts[v];
     }
     return total;
 }
 
-int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, sums_t out,
-                              double *space)
+int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, const part_t *part)
 {
-    int64_t misfits = 0, pairs = k->m * (k->m + 1) / 2, sums = pairs * rows->groups;
-    space = aligned(space);
+    int64_t overflows = 0, pairs = k->m * (k->m + 1) / 2, sums = pairs * rows->groups;
+    double *space = aligned(part->space);
     block_t b = take_block(k, rows, &space);
     double *psi2 = take(&space, sums), *B = take(&space, k->m * rows->d), *e = take(&space, k->m * BLOCK);
-    for (int64_t c = first; c < last; c++) {
+    for (int64_t c = part->first; c < part->last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
         double kl = 0;
-        memset(psi2, 0, (size_t)sums * 8);
-        memset(B, 0, (size_t)(k->m * rows->d) * 8);
+        zero(psi2, sums);
+        zero(B, k->m * rows->d);
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
-            int64_t count = smaller(BLOCK, end - start), ld = padded(count);
-            fill_block(&b, k, rows, start, count, ld);
-            if (!b.OT)
-                psi2_block(k, b.panels, b.f, b.c, ld, b.w, psi2);
+            int64_t count = smaller(BLOCK, end - start), ld = fill_block(&b, k, rows, start, count);
+            if (!b.OT) psi2_block(k, b, psi2);
             for (int64_t m = 0; b.OT && m < k->m; m++) {
-                psi2_row(k, m, b.panels, b.f, b.c, ld, b.w, e);
+                psi2_row(k, b, m, e);
                 dot(e, m + 1, b.OT, rows->groups, ld, 1, psi2 + m * (m + 1) / 2 * rows->groups);
             }
-            kl += divergence(&b, k, count, ld);
+            kl += divergence(&b, k, count);
             dot(b.psi1, k->m, b.YT, rows->d, ld, 1, B);
         }
-        misfits += add_to_words(out, 0, psi2, sums, MOST);
-        misfits += add_to_words(out, sums, B, k->m * rows->d, MOST);
+        overflows += accumulate(part, 0, psi2, sums, LARGEST);
+        overflows += accumulate(part, sums, B, k->m * rows->d, LARGEST);
         double parts[2] = {nearbyint(kl), kl - nearbyint(kl)}; /* nothing bounds KL beforehand: whole nats, and the rest */
-        misfits += add_to_words(out, sums + k->m * rows->d, parts, 2, MOST / (double)rows->all_chunks);
+        overflows += accumulate(part, sums + k->m * rows->d, parts, 2, LARGEST / (double)rows->all_chunks);
     }
-    return misfits;
+    return overflows;
 }
 
 /* powers = [Z, Z^2], [q][m] */
@@ -145,7 +141,7 @@ INLINE void row_gradients(const block_t *b, const rbf_t *k, int64_t q, int64_t a
                           vec moment, vec all2, vec *by_mu, vec *by_S)
 {
     vec x = load(b->muT + at), a = load(b->a + at), c = load(b->c + at);
-    *by_mu = -a * one1 - 2 * c * (x * all2 - mean) - (x + k->centre[q]);
+    *by_mu = -a * one1 - 2 * c * (x * all2 - mean) - (x + k->center[q]);
     *by_S = 0.5 * a * (a * two1 - all1) + c * (2 * c * moment - all2) - 0.5 + 0.5 / load(b->ST + at);
 }
 
@@ -156,12 +152,11 @@ static void scatter(const double *in, int64_t rows, int64_t columns, int64_t ld,
         for (int64_t c = 0; c < columns; c++) out[i * columns + c] = in[c * ld + i];
 }
 
-int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last,
-                            const double *weight_psi2, const double *weight_psi1Y, double *grad_mu, double *grad_S,
-                            sums_t out, double *space)
+int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *weight_psi2,
+                            const double *weight_psi1Y, double *grad_mu, double *grad_S)
 {
-    int64_t misfits = 0, nZ = k->m * k->q, Q = k->q;
-    space = aligned(space);
+    int64_t overflows = 0, nZ = k->m * k->q, Q = k->q;
+    double *space = aligned(part->space);
     block_t b = take_block(k, rows, &space);
     double *g1 = take(&space, k->m * BLOCK), *first1 = take(&space, Q * BLOCK), *second1 = take(&space, Q * BLOCK);
     double *total1 = take(&space, BLOCK), *total2 = take(&space, BLOCK), *g = take(&space, 2 * PANEL * BLOCK);
@@ -170,26 +165,25 @@ int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, int64_t first, i
     double *to_m = take(&space, PANEL * nZ), *to_panels = take(&space, paneled(k->m) * Q);
     double *rZ = take(&space, 2 * Q * BLOCK), *rc = take(&space, 2 * nZ), *grad = take(&space, nZ + Q);
     take_powers(k, powers);
-    for (int64_t c = first; c < last; c++) {
+    for (int64_t c = part->first; c < part->last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
-        memset(grad, 0, (size_t)(nZ + Q) * 8);
+        zero(grad, nZ + Q);
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
-            int64_t count = smaller(BLOCK, end - start), ld = padded(count);
-            fill_block(&b, k, rows, start, count, ld);
+            int64_t count = smaller(BLOCK, end - start), ld = fill_block(&b, k, rows, start, count);
 
             /* psi1: g1 = (weight_psi1Y Y^T) psi1. */
             product(weight_psi1Y, k->m, rows->d, b.YT, 0, g1, ld);
             for (int64_t j = 0; j < k->m * ld; j += LANES) store(g1 + j, load(g1 + j) * load(b.psi1 + j));
-            memset(first1, 0, (size_t)(Q * ld) * 8);
-            memset(second1, 0, (size_t)(Q * ld) * 8);
-            psi1_gradient_block(k, g1, b.muT, b.a, ld, first1, second1, grad);
+            zero(first1, Q * ld);
+            zero(second1, Q * ld);
+            psi1_gradient_block(k, b, g1, first1, second1, grad);
 
             /* psi2: the pairs; then r's products rZ = r^T [Z, Z^2] and rc = r [c mu, c]. */
-            memset(r, 0, (size_t)(k->m * ld) * 8);
-            memset(quadratic, 0, (size_t)(Q * ld) * 8);
-            memset(to_m, 0, (size_t)(PANEL * nZ) * 8);
-            memset(to_panels, 0, (size_t)(paneled(k->m) * Q) * 8);
-            psi2_gradient_block(k, b.panels, weight_psi2, rows->groups, b.OT, b.f, b.c, ld, b.w, g, r, quadratic, to_m, to_panels);
+            zero(r, k->m * ld);
+            zero(quadratic, Q * ld);
+            zero(to_m, PANEL * nZ);
+            zero(to_panels, paneled(k->m) * Q);
+            psi2_gradient_block(k, b, weight_psi2, rows->groups, g, r, quadratic, to_m, to_panels);
             product(powers, 2 * Q, k->m, r, 0, rZ, ld);
             dot(r, k->m, b.cc, 2 * Q, ld, 0, rc);
             for (int64_t j = 0; j < k->m; j++)
@@ -220,35 +214,34 @@ int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, int64_t first, i
             scatter(first1, count, Q, ld, grad_mu + start * Q);
             scatter(second1, count, Q, ld, grad_S + start * Q);
         }
-        misfits += add_to_words(out, 0, grad, nZ + Q, MOST / (double)rows->all_chunks);
+        overflows += accumulate(part, 0, grad, nZ + Q, LARGEST / (double)rows->all_chunks);
     }
-    return misfits;
+    return overflows;
 }
 
 /* values[row] = what a row adds to the bound, and its gradients by mu and S. No sum goes over rows. */
-void ISA(gplvm_bounds)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *weight_psi2,
-                       const double *weight_psi1Y, double *grad_mu, double *grad_S, double *values, double *space)
+void ISA(gplvm_bounds)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *weight_psi2,
+                       const double *weight_psi1Y, double *grad_mu, double *grad_S, double *values)
 {
     int64_t Q = k->q;
-    space = aligned(space);
+    double *space = aligned(part->space);
     block_t b = take_block(k, rows, &space);
     double *g1 = take(&space, k->m * BLOCK), *g1Z = take(&space, 2 * Q * BLOCK), *row_weights = take(&space, PANEL * BLOCK);
     double *r = take(&space, k->m * BLOCK), *rZ = take(&space, 2 * Q * BLOCK), *quadratic = take(&space, Q * BLOCK);
     double *total1 = take(&space, BLOCK), *total2 = take(&space, BLOCK), *powers = take(&space, 2 * k->m * Q);
     take_powers(k, powers);
-    for (int64_t start = first * rows->chunk; start < smaller(last * rows->chunk, rows->n); start += BLOCK) {
-        int64_t count = smaller(BLOCK, rows->n - start), ld = padded(count);
-        fill_block(&b, k, rows, start, count, ld);
+    for (int64_t start = part->first * rows->chunk; start < smaller(part->last * rows->chunk, rows->n); start += BLOCK) {
+        int64_t count = smaller(BLOCK, rows->n - start), ld = fill_block(&b, k, rows, start, count);
         product(weight_psi1Y, k->m, rows->d, b.YT, 0, g1, ld);
         for (int64_t j = 0; j < k->m * ld; j += LANES) store(g1 + j, load(g1 + j) * load(b.psi1 + j));
         product(powers, 2 * Q, k->m, g1, 0, g1Z, ld);
-        memset(r, 0, (size_t)(k->m * ld) * 8);
-        memset(quadratic, 0, (size_t)(Q * ld) * 8);
-        psi2_rows_block(k, b.panels, weight_psi2, rows->groups, b.OT, b.f, b.c, ld, b.w, row_weights, r, quadratic);
+        zero(r, k->m * ld);
+        zero(quadratic, Q * ld);
+        psi2_rows_block(k, b, weight_psi2, rows->groups, row_weights, r, quadratic);
         product(powers, 2 * Q, k->m, r, 0, rZ, ld);
         totals(k, g1, r, ld, total1, total2);
         for (int64_t i = 0; i < ld; i += LANES) {
-            vec value = load(total1 + i) + load(total2 + i) - divergences(&b, k, i, ld);
+            vec value = load(total1 + i) + load(total2 + i) - divergences(&b, k, i);
             for (int v = 0; v < LANES && i + v < count; v++) values[start + i + v] = value[v];
         }
         for (int64_t q = 0; q < Q; q++)
@@ -267,23 +260,20 @@ void ISA(gplvm_bounds)(const rbf_t *k, const rows_t *rows, int64_t first, int64_
 }
 
 /* Of rows with uncertain inputs: mean[row] = psi1 weights (m, d), and second[row][k] = sum of weights_psi2[k] psi2 over the pairs. */
-void ISA(gplvm_moments)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *weights, int64_t d,
-                        const double *weights_psi2, int64_t count_psi2, double *mean, double *second, double *space)
+void ISA(gplvm_moments)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *weights, int64_t d,
+                        const double *weights_psi2, int64_t count_psi2, double *mean, double *second)
 {
     int64_t pairs = k->m * (k->m + 1) / 2;
-    space = aligned(space);
+    double *space = aligned(part->space);
     block_t b = take_block(k, rows, &space);
-    double *e = take(&space, k->m * BLOCK), *weightsT = take(&space, k->m * d);
+    double *e = take(&space, k->m * BLOCK), *weightsT = take_transposed(weights, k->m, d, k->m, &space);
     double *meanT = take(&space, d * BLOCK), *secondT = take(&space, count_psi2 * BLOCK);
-    for (int64_t j = 0; j < k->m; j++)
-        for (int64_t i = 0; i < d; i++) weightsT[i * k->m + j] = weights[j * d + i];
-    for (int64_t start = first * rows->chunk; start < smaller(last * rows->chunk, rows->n); start += BLOCK) {
-        int64_t count = smaller(BLOCK, rows->n - start), ld = padded(count);
-        fill_block(&b, k, rows, start, count, ld);
+    for (int64_t start = part->first * rows->chunk; start < smaller(part->last * rows->chunk, rows->n); start += BLOCK) {
+        int64_t count = smaller(BLOCK, rows->n - start), ld = fill_block(&b, k, rows, start, count);
         product(weightsT, d, k->m, b.psi1, 0, meanT, ld);
-        memset(secondT, 0, (size_t)(count_psi2 * ld) * 8);
+        zero(secondT, count_psi2 * ld);
         for (int64_t m = 0; m < k->m; m++) {
-            psi2_row(k, m, b.panels, b.f, b.c, ld, b.w, e);
+            psi2_row(k, b, m, e);
             for (int64_t v = 0, NV; v < ld / LANES; v += NV) {
                 NV = tile_vectors(ld / LANES - v);
                 product_vectors(NV, weights_psi2 + m * (m + 1) / 2, pairs, count_psi2, e + v * LANES, ld, m + 1, 0, 1,

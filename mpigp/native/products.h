@@ -11,8 +11,17 @@
 #define TALL 4    /* rows of a tile */
 #define DEPTH 256 /* inner length at a time: a panel of a packed matrix then fits the first-level cache */
 
-/* How many vectors a tile takes of those that are left: two and two rather than three and one, which would wait for itself. */
+/* How many vectors a tile takes of those that are left: two and two rather than three and one, whose additions would wait for
+ * each other. */
 INLINE int64_t tile_vectors(int64_t left) { return left == WIDE + 1 ? 2 : smaller(left, WIDE); }
+
+/* CALL(count) with a count of 1, 2 or 3 as a constant: the sums of a tile stay in registers only if its size is known. */
+#define UP_TO_THREE(count, CALL) \
+    switch (count) {             \
+    case 3: CALL(3); break;      \
+    case 2: CALL(2); break;      \
+    case 1: CALL(1); break;      \
+    }
 
 /* ---- products with a matrix ----------------------------------------------------------------------------------------- */
 
@@ -70,14 +79,12 @@ INLINE void product_rows(const int NV, const double *left, int64_t stride, int64
         product_tile(1, NV, left + r * stride, stride, right, down, count, ramp, add, out + r * places, places);
 }
 
-INLINE void product_vectors(int64_t NV, const double *left, int64_t stride, int64_t rows, const double *right, int64_t down,
+INLINE void product_vectors(int64_t vectors, const double *left, int64_t stride, int64_t rows, const double *right, int64_t down,
                             int64_t count, int64_t ramp, int add, double *out, int64_t places)
 {
-    switch (NV) {
-    case 3: product_rows(3, left, stride, rows, right, down, count, ramp, add, out, places); break;
-    case 2: product_rows(2, left, stride, rows, right, down, count, ramp, add, out, places); break;
-    case 1: product_rows(1, left, stride, rows, right, down, count, ramp, add, out, places); break;
-    }
+#define TILE(NV) product_rows(NV, left, stride, rows, right, down, count, ramp, add, out, places)
+    UP_TO_THREE(vectors, TILE)
+#undef TILE
 }
 
 /* out[row][j] (+)= sum over k < inner of left[row][k] B[k][j], B packed; where B is upper triangular, over k <= j alone. */
@@ -144,15 +151,15 @@ static inline void outer(const double *left, int64_t stride, int64_t count, cons
             int64_t reached = triangular ? smaller(NV, (i - first) / LANES + 1) : NV;
 #define TILE(NR, NV) \
     outer_tile(NR, NV, left + i, stride, right + v * LANES, rows, add, out + i * places + v * LANES, places)
-            switch (NR * 4 + reached) {
-            case TALL * 4 + 3: TILE(TALL, 3); break;
-            case TALL * 4 + 2: TILE(TALL, 2); break;
-            case TALL * 4 + 1: TILE(TALL, 1); break;
-            case 4 + 3: TILE(1, 3); break;
-            case 4 + 2: TILE(1, 2); break;
-            case 4 + 1: TILE(1, 1); break;
-            }
+#define TALL_TILE(NV) TILE(TALL, NV)
+#define ROW_TILE(NV) TILE(1, NV)
+            if (NR == TALL) {
+                UP_TO_THREE(reached, TALL_TILE)
+            } else
+                UP_TO_THREE(reached, ROW_TILE)
 #undef TILE
+#undef TALL_TILE
+#undef ROW_TILE
         }
     }
 }

@@ -8,15 +8,26 @@
 #include "products.h"
 
 #define STEP (2 * LANES) /* rows that a tile takes at a time */
-#define BLOCK 64         /* rows that are worked on together: their arrays stay in the first-level cache */
 #define FAR (-1e300)     /* the exponent of padding rows */
-
 #define PANEL 4          /* inducing points m' that a tile takes at a time */
+
+/* A block of rows, and the inducing points as its tiles need them. Functions that loop over tiles take it by value: its pointers
+ * then stay in registers. */
+typedef struct {
+    int64_t ld;              /* places of the rows */
+    double *muT, *ST, *YT, *OT; /* mu - center, S, Y, and where it is known `observed` */
+    double *aa, *a, *cc, *c; /* [a mu, a] and [c mu, c]: a and c begin in their middle */
+    double *base1, *base2;   /* the exponents that all inducing points share, of psi1 and of half a pair of psi2 */
+    double *psi1, *f;        /* [m][row]: psi1, and the exponent of half a pair */
+    double *w;               /* of a tile, [q][PANEL] */
+    double *ZZ1, *ZZ2;       /* [Z, -Z^2 / 2] log2(e) and [Z, -Z^2 / 4] log2(e) */
+    double *panels;          /* PANEL rows of Z as [q][PANEL], then the next */
+} block_t;
 
 INLINE int64_t padded(int64_t rows) { return (rows + STEP - 1) / STEP * STEP; }
 INLINE int64_t paneled(int64_t points) { return (points + PANEL - 1) / PANEL * PANEL; }
 
-/* ---- what a block of rows needs, transposed to lanes --------------------------------------------------------------- */
+/* ---- a block of rows, transposed to lanes --------------------------------------------------------------- */
 
 /* The logarithm of a product by one logarithm: mantissas multiply, exponents add. */
 typedef struct {
@@ -28,7 +39,6 @@ typedef struct {
 
 INLINE void multiply(product_t *p, vec factor)
 {
-    typedef uint64_t uvec __attribute__((vector_size(8 * LANES)));
     vec x = p->mantissa * factor;
     p->exponent += (ivec)((uvec)x >> 52) - 1023;
     p->mantissa = (vec)(((ivec)x & 0x000fffffffffffff) | 0x3ff0000000000000);
@@ -42,13 +52,13 @@ INLINE vec product_log2(product_t p)
 }
 
 /* factor[q][row] = alpha_q / (times alpha_q S + 1) and base[row] = log2 of prod_q (times alpha_q S + 1)^power. */
-static void precision(const rbf_t *k, const double *ST, int64_t rows, int64_t ld, double times, double power, double *factor,
-                      double *base)
+static void precision(const rbf_t *k, const block_t *b, int64_t rows, double times, double power, double *factor, double *base)
 {
+    int64_t ld = b->ld;
     for (int64_t i = 0; i < ld; i += LANES) {
         product_t D = ONES;
         for (int64_t q = 0; q < k->q; q++) {
-            vec Dq = times * k->alpha[q] * load(ST + q * ld + i) + 1.0;
+            vec Dq = times * k->alpha[q] * load(b->ST + q * ld + i) + 1.0;
             store(factor + q * ld + i, k->alpha[q] / Dq);
             multiply(&D, Dq);
         }
@@ -57,12 +67,12 @@ static void precision(const rbf_t *k, const double *ST, int64_t rows, int64_t ld
     for (int64_t i = rows; i < ld; i++) base[i] = FAR;
 }
 
-/* out[column][row] = in[row][column] - centre[column], with `padding` after the last row. */
-static void transpose(const double *in, const double *centre, double padding, int64_t rows, int64_t columns, int64_t ld,
+/* out[column][row] = in[row][column] - center[column], with `padding` after the last row. */
+static void transpose(const double *in, const double *center, double padding, int64_t rows, int64_t columns, int64_t ld,
                       double *out)
 {
     for (int64_t c = 0; c < columns; c++) {
-        double shift = centre ? centre[c] : 0;
+        double shift = center ? center[c] : 0;
         for (int64_t i = 0; i < rows; i++) out[c * ld + i] = in[i * columns + c] - shift;
         for (int64_t i = rows; i < ld; i++) out[c * ld + i] = padding;
     }
@@ -71,12 +81,12 @@ static void transpose(const double *in, const double *centre, double padding, in
 /* ---- psi1 ------------------------------------------------------------------------- */
 
 /* f[m][row] = base + log2(e) sum_q (-c mu^2/2 + c mu Z_m - half c Z_m^2), where cc is [c mu, c] and ZZ [Z, -half Z^2] log2(e). */
-static void exponents(const rbf_t *k, const double *muT, const double *cc, const double *base, const double *ZZ, int64_t ld,
-                      double *f)
+static void exponents(const rbf_t *k, const block_t *b, const double *cc, const double *base, const double *ZZ, double *f)
 {
+    int64_t ld = b->ld;
     for (int64_t i = 0; i < ld; i += LANES) {
         vec s = {0};
-        for (int64_t q = 0; q < k->q; q++) s += load(cc + q * ld + i) * load(muT + q * ld + i);
+        for (int64_t q = 0; q < k->q; q++) s += load(cc + q * ld + i) * load(b->muT + q * ld + i);
         s = load(base + i) - 0.5 * LOG2E * s;
         for (int64_t m = 0; m < k->m; m++) store(f + m * ld + i, s);
     }
@@ -102,9 +112,10 @@ static void psi1_block(const rbf_t *k, int64_t ld, double *psi1)
 
 /* With g = dF/dpsi1 * psi1 and u = mu - Z, for NM rows of Z:  grad_Z[m][q] += sum_rows a g u,
  * first[q][row] += sum_m g u,  second[q][row] += sum_m g u^2. */
-INLINE void psi1_gradient_tile(const int NM, const rbf_t *k, int64_t m, const double *g, const double *muT, const double *a,
-                               int64_t ld, double *first, double *second, double *grad_Z)
+INLINE void psi1_gradient_tile(const int NM, const rbf_t *k, const block_t *b, int64_t m, const double *g, double *first,
+                               double *second, double *grad_Z)
 {
+    int64_t ld = b->ld;
     for (int64_t q = 0; q < k->q; q++) {
         vec z[4], sum[4];
         for (int j = 0; j < NM; j++) {
@@ -112,13 +123,13 @@ INLINE void psi1_gradient_tile(const int NM, const rbf_t *k, int64_t m, const do
             sum[j] = (vec){0};
         }
         for (int64_t i = 0; i < ld; i += LANES) {
-            vec x = load(muT + q * ld + i), w = load(a + q * ld + i);
+            vec x = load(b->muT + q * ld + i), a = load(b->a + q * ld + i);
             vec one = load(first + q * ld + i), two = load(second + q * ld + i);
             for (int j = 0; j < NM; j++) {
                 vec u = x - z[j], gu = load(g + (m + j) * ld + i) * u;
                 one += gu;
                 two += gu * u;
-                sum[j] += w * gu;
+                sum[j] += a * gu;
             }
             store(first + q * ld + i, one);
             store(second + q * ld + i, two);
@@ -127,34 +138,35 @@ INLINE void psi1_gradient_tile(const int NM, const rbf_t *k, int64_t m, const do
     }
 }
 
-static void psi1_gradient_block(const rbf_t *k, const double *g, const double *muT, const double *a, int64_t ld,
-                                double *first, double *second, double *grad_Z)
+static void psi1_gradient_block(const rbf_t *k, block_t b, const double *g, double *first, double *second, double *grad_Z)
 {
     int64_t m = 0;
-    for (; m + 4 <= k->m; m += 4) psi1_gradient_tile(4, k, m, g, muT, a, ld, first, second, grad_Z);
-    for (; m < k->m; m++) psi1_gradient_tile(1, k, m, g, muT, a, ld, first, second, grad_Z);
+    for (; m + 4 <= k->m; m += 4) psi1_gradient_tile(4, k, &b, m, g, first, second, grad_Z);
+    for (; m < k->m; m++) psi1_gradient_tile(1, k, &b, m, g, first, second, grad_Z);
 }
 
 /* ---- psi2 ---------------------------------------------------------------------------------------------------- */
 
 /* The exponent of psi2, less the part of Z alone, is f(m) + f(m') + sum_q c_q w_q(m, m') with w_q = -log2(e)/2 Z_mq Z_m'q and f
- * the exponents above, half = 1/4. Pairs (m, m') are taken four m' at a time: a panel holds four rows of Z as [q][4]. */
-INLINE void pair_weights(const rbf_t *k, int64_t m, const double *panel, double *w)
+ * the exponents above, half = 1/4. Pairs (m, m') are taken four m' at a time, those of a panel, which begins with `first`. */
+INLINE void pair_weights(const rbf_t *k, const block_t *b, int64_t m, int64_t first)
 {
     for (int64_t q = 0; q < k->q; q++)
-        *(four *)(w + q * PANEL) = -0.5 * LOG2E * k->Z[m * k->q + q] * *(const four *)(panel + q * PANEL);
+        *(four *)(b->w + q * PANEL) =
+            -0.5 * LOG2E * k->Z[m * k->q + q] * *(const four *)(b->panels + first * k->q + q * PANEL);
 }
 
 /* e[j][v] = the exponentials of pairs (m, first + j) for the STEP rows at i. */
-INLINE void psi2_exponentials(const int NP, const rbf_t *k, const double *fm, const double *f, const double *c,
-                              const double *w, int64_t ld, int64_t i, vec e[4][2])
+INLINE void psi2_exponentials(const int NP, const rbf_t *k, const block_t *b, int64_t m, int64_t first, int64_t i, vec e[4][2])
 {
+    int64_t ld = b->ld;
+    const double *fm = b->f + m * ld, *f = b->f + first * ld;
     for (int j = 0; j < NP; j++)
         for (int v = 0; v < 2; v++) e[j][v] = load(fm + i + v * LANES) + load(f + j * ld + i + v * LANES);
     for (int64_t q = 0; q < k->q; q++) {
-        vec c0 = load(c + q * ld + i), c1 = load(c + q * ld + i + LANES);
+        vec c0 = load(b->c + q * ld + i), c1 = load(b->c + q * ld + i + LANES);
         for (int j = 0; j < NP; j++) {
-            vec wj = splat(w[q * PANEL + j]);
+            vec wj = splat(b->w[q * PANEL + j]);
             e[j][0] += c0 * wj;
             e[j][1] += c1 * wj;
         }
@@ -164,81 +176,74 @@ INLINE void psi2_exponentials(const int NP, const rbf_t *k, const double *fm, co
     if (NP > 2) exp2_vectors(&e[2][0], &e[2][1], &e[3][0], &e[3][1]);
 }
 
-INLINE void psi2_tile(const int NP, const rbf_t *k, int64_t m, int64_t first, const double *panels, const double *f,
-                      const double *c, int64_t ld, double *w, double *psi2)
+INLINE void psi2_tile(const int NP, const rbf_t *k, const block_t *b, int64_t m, int64_t first, double *psi2)
 {
     vec sum[4], e[4][2];
-    pair_weights(k, m, panels + first * k->q, w);
+    pair_weights(k, b, m, first);
     for (int j = 0; j < 4; j++) sum[j] = (vec){0};
-    for (int64_t i = 0; i < ld; i += STEP) {
-        psi2_exponentials(NP, k, f + m * ld, f + first * ld, c, w, ld, i, e);
+    for (int64_t i = 0; i < b->ld; i += STEP) {
+        psi2_exponentials(NP, k, b, m, first, i, e);
         for (int j = 0; j < NP; j++) sum[j] += e[j][0] + e[j][1];
     }
     four sums = lane_sums(sum[0], sum[1], sum[2], sum[3]);
     for (int j = 0; j < NP; j++) psi2[j] += sums[j];
 }
 
-/* CALL(NP) for all pairs (m, m' <= m), m' from p on, NP at a time; `pair` is the number of (m, 0). */
-#define PAIRS(CALL)                                          \
-    for (int64_t m = 0; m < k->m; m++) {                     \
-        int64_t p = 0, pair = m * (m + 1) / 2;               \
-        for (; p + 4 <= m + 1; p += 4) CALL(4);              \
-        switch (m + 1 - p) {                                 \
-        case 3: CALL(3); break;                              \
-        case 2: CALL(2); break;                              \
-        case 1: CALL(1); break;                              \
-        }                                                    \
+/* CALL(NP) for the pairs (m, m' <= m) of one m, m' from p on, NP at a time. */
+#define PAIRS_OF_ONE(CALL)                  \
+    int64_t p = 0;                          \
+    for (; p + 4 <= m + 1; p += 4) CALL(4); \
+    UP_TO_THREE(m + 1 - p, CALL)
+
+/* The same for all m; `pair` is the number of the pair (m, 0). */
+#define PAIRS(CALL)                        \
+    for (int64_t m = 0; m < k->m; m++) {   \
+        int64_t pair = m * (m + 1) / 2;    \
+        PAIRS_OF_ONE(CALL)                 \
     }
 
-static void psi2_block(const rbf_t *k, const double *panels, const double *f, const double *c, int64_t ld, double *w,
-                       double *psi2)
+static void psi2_block(const rbf_t *k, block_t b, double *psi2)
 {
-#define TILE(NP) psi2_tile(NP, k, m, p, panels, f, c, ld, w, psi2 + pair + p)
+#define TILE(NP) psi2_tile(NP, k, &b, m, p, psi2 + pair + p)
     PAIRS(TILE)
 #undef TILE
 }
 
 /* e[m'][row] = the exponentials of the pairs (m, m' <= m). */
-INLINE void psi2_row_tile(const int NP, const rbf_t *k, int64_t m, int64_t first, const double *panels, const double *f,
-                          const double *c, int64_t ld, double *w, double *e)
+INLINE void psi2_row_tile(const int NP, const rbf_t *k, const block_t *b, int64_t m, int64_t first, double *e)
 {
     vec t[4][2];
-    pair_weights(k, m, panels + first * k->q, w);
-    for (int64_t i = 0; i < ld; i += STEP) {
-        psi2_exponentials(NP, k, f + m * ld, f + first * ld, c, w, ld, i, t);
+    pair_weights(k, b, m, first);
+    for (int64_t i = 0; i < b->ld; i += STEP) {
+        psi2_exponentials(NP, k, b, m, first, i, t);
         for (int j = 0; j < NP; j++)
-            for (int v = 0; v < 2; v++) store(e + (first + j) * ld + i + v * LANES, t[j][v]);
+            for (int v = 0; v < 2; v++) store(e + (first + j) * b->ld + i + v * LANES, t[j][v]);
     }
 }
 
-static void psi2_row(const rbf_t *k, int64_t m, const double *panels, const double *f, const double *c, int64_t ld, double *w,
-                     double *e)
+static void psi2_row(const rbf_t *k, block_t b, int64_t m, double *e)
 {
-    int64_t p = 0;
-    for (; p + 4 <= m + 1; p += 4) psi2_row_tile(4, k, m, p, panels, f, c, ld, w, e);
-    switch (m + 1 - p) {
-    case 3: psi2_row_tile(3, k, m, p, panels, f, c, ld, w, e); break;
-    case 2: psi2_row_tile(2, k, m, p, panels, f, c, ld, w, e); break;
-    case 1: psi2_row_tile(1, k, m, p, panels, f, c, ld, w, e); break;
-    }
+#define TILE(NP) psi2_row_tile(NP, k, &b, m, p, e)
+    PAIRS_OF_ONE(TILE)
+#undef TILE
 }
 
 /* With g = weight * psi2 of the pairs (m, m' <= m), the weight of m' = m halved:
  *   r[m][row] += g,  r[m'][row] += g;   quadratic[q][row] += g w_q;   with OT [group][row] the weight of a row is weight OT;
  *   where g is not NULL, it is kept, [j][row]. */
-INLINE void psi2_rows_tile(const int NP, const rbf_t *k, int64_t m, int64_t first, const double *panels,
-                           const double *weight, int64_t groups, const double *OT, const double *f, const double *c,
-                           int64_t ld, double *w, double *row_weights, double *g, double *r, double *quadratic)
+INLINE void psi2_rows_tile(const int NP, const rbf_t *k, const block_t *b, int64_t m, int64_t first, const double *weight,
+                           int64_t groups, double *row_weights, double *g, double *r, double *quadratic)
 {
+    int64_t ld = b->ld;
     vec e[4][2];
-    if (OT) product(weight, NP, groups, OT, 0, row_weights, ld);
-    pair_weights(k, m, panels + first * k->q, w);
+    if (b->OT) product(weight, NP, groups, b->OT, 0, row_weights, ld);
+    pair_weights(k, b, m, first);
     for (int64_t i = 0; i < ld; i += STEP) {
-        psi2_exponentials(NP, k, f + m * ld, f + first * ld, c, w, ld, i, e);
+        psi2_exponentials(NP, k, b, m, first, i, e);
         for (int j = 0; j < NP; j++)
             for (int v = 0; v < 2; v++) {
                 double *rj = r + (first + j) * ld + i + v * LANES;
-                e[j][v] *= OT ? load(row_weights + j * ld + i + v * LANES) : splat(weight[j]);
+                e[j][v] *= b->OT ? load(row_weights + j * ld + i + v * LANES) : splat(weight[j]);
                 if (g) store(g + j * ld + i + v * LANES, e[j][v]);
                 store(rj, load(rj) + e[j][v]);
             }
@@ -252,7 +257,7 @@ INLINE void psi2_rows_tile(const int NP, const rbf_t *k, int64_t m, int64_t firs
             double *at = quadratic + q * ld + i;
             vec s0 = load(at), s1 = load(at + LANES);
             for (int j = 0; j < NP; j++) {
-                vec wj = splat(w[q * PANEL + j]);
+                vec wj = splat(b->w[q * PANEL + j]);
                 s0 += e[j][0] * wj;
                 s1 += e[j][1] * wj;
             }
@@ -264,20 +269,19 @@ INLINE void psi2_rows_tile(const int NP, const rbf_t *k, int64_t m, int64_t firs
 
 /* The same, and  to_m -= (sum_rows c_q g) Z_m',  to_panel -= (sum_rows c_q g) Z_m: the gradients of Z_m, four parts of a sum, and of
  * the panel. */
-INLINE void psi2_gradient_tile(const int NP, const rbf_t *k, int64_t m, int64_t first, const double *panels,
-                               const double *weight, int64_t groups, const double *OT, const double *f, const double *c,
-                               int64_t ld, double *w, double *g, double *r, double *quadratic, double *to_m,
-                               double *to_panels)
+INLINE void psi2_gradient_tile(const int NP, const rbf_t *k, const block_t *b, int64_t m, int64_t first, const double *weight,
+                               int64_t groups, double *g, double *r, double *quadratic, double *to_m, double *to_panels)
 {
-    const double *panel = panels + first * k->q;
+    int64_t ld = b->ld;
+    const double *panel = b->panels + first * k->q;
     double *to_panel = to_panels + first * k->q;
-    psi2_rows_tile(NP, k, m, first, panels, weight, groups, OT, f, c, ld, w, g + PANEL * ld, g, r, quadratic);
+    psi2_rows_tile(NP, k, b, m, first, weight, groups, g + PANEL * ld, g, r, quadratic);
     for (int64_t q = 0; q < k->q; q += 2) {
         int64_t odd = q + 1 < k->q ? q + 1 : q; /* the last dimension twice, where their number is odd */
         vec h[4][2];
         for (int j = 0; j < 4; j++) h[j][0] = h[j][1] = (vec){0};
         for (int64_t i = 0; i < ld; i += LANES) {
-            vec c0 = load(c + q * ld + i), c1 = load(c + odd * ld + i);
+            vec c0 = load(b->c + q * ld + i), c1 = load(b->c + odd * ld + i);
             for (int j = 0; j < NP; j++) {
                 vec gj = load(g + j * ld + i);
                 h[j][0] += gj * c0;
@@ -293,24 +297,20 @@ INLINE void psi2_gradient_tile(const int NP, const rbf_t *k, int64_t m, int64_t 
     }
 }
 
-static void psi2_gradient_block(const rbf_t *k, const double *panels, const double *weight, int64_t groups, const double *OT,
-                                const double *f, const double *c, int64_t ld, double *w, double *g, double *r,
+static void psi2_gradient_block(const rbf_t *k, block_t b, const double *weight, int64_t groups, double *g, double *r,
                                 double *quadratic, double *to_m, double *to_panels)
 {
-#define TILE(NP)                                                                                                    \
-    psi2_gradient_tile(NP, k, m, p, panels, weight + (pair + p) * groups, groups, OT, f, c, ld, w, g, r, quadratic, \
+#define TILE(NP)                                                                                   \
+    psi2_gradient_tile(NP, k, &b, m, p, weight + (pair + p) * groups, groups, g, r, quadratic, \
                        to_m + PANEL * k->q * m, to_panels)
     PAIRS(TILE)
 #undef TILE
 }
 
-static void psi2_rows_block(const rbf_t *k, const double *panels, const double *weight, int64_t groups, const double *OT,
-                            const double *f, const double *c, int64_t ld, double *w, double *row_weights, double *r,
-                            double *quadratic)
+static void psi2_rows_block(const rbf_t *k, block_t b, const double *weight, int64_t groups, double *row_weights,
+                            double *r, double *quadratic)
 {
-#define TILE(NP)                                                                                                \
-    psi2_rows_tile(NP, k, m, p, panels, weight + (pair + p) * groups, groups, OT, f, c, ld, w, row_weights, NULL, r, \
-                   quadratic)
+#define TILE(NP) psi2_rows_tile(NP, k, &b, m, p, weight + (pair + p) * groups, groups, row_weights, NULL, r, quadratic)
     PAIRS(TILE)
 #undef TILE
 }

@@ -3,8 +3,6 @@
  * Lanes are inducing points: a block of rows is stored as [row][m], m running fastest and padded to whole vectors. */
 #include "products.h"
 
-#define BLOCK 64 /* rows that are worked on together: small enough for the second-level cache */
-
 /* Places of a row of m numbers in memory: whole vectors, and no multiple of the page size apart, which caches dislike. */
 INLINE int64_t row_places(int64_t m)
 {
@@ -101,10 +99,10 @@ static block_t take_block(const rbf_t *k, const double *inverse, double **space)
     b.K = take(space, BLOCK * b.places);
     b.A = take(space, BLOCK * b.places);
     b.inverse = take(space, k->m * b.places);
-    memset(b.ZT, 0, (size_t)(k->q * b.places) * sizeof(double));
-    memset(b.scaled_ZT, 0, (size_t)(k->q * b.places) * sizeof(double));
-    memset(b.K, 0, (size_t)(BLOCK * b.places) * sizeof(double));
-    memset(b.A, 0, (size_t)(BLOCK * b.places) * sizeof(double));
+    zero(b.ZT, k->q * b.places);
+    zero(b.scaled_ZT, k->q * b.places);
+    zero(b.K, BLOCK * b.places);
+    zero(b.A, BLOCK * b.places);
     for (int64_t q = 0; q < k->q; q++) {
         b.unit[q] = sqrt(0.5 * LOG2E * k->alpha[q]);
         for (int64_t j = 0; j < k->m; j++) {
@@ -116,22 +114,12 @@ static block_t take_block(const rbf_t *k, const double *inverse, double **space)
     return b;
 }
 
-/* The matrix from[m][d] as [d][places], zero beyond m. */
-static double *take_transposed(const double *from, int64_t m, int64_t d, int64_t places, double **space)
-{
-    double *to = take(space, d * places);
-    memset(to, 0, (size_t)(d * places) * sizeof(double));
-    for (int64_t j = 0; j < m; j++)
-        for (int64_t i = 0; i < d; i++) to[i * places + j] = from[j * d + i];
-    return to;
-}
-
 /* K of `rows` rows from `start`, and A^T = K^T L^-T where `whitened`. */
 static void fill_block(block_t *b, const rbf_t *k, const rows_t *rows, int64_t start, int64_t count, int whitened)
 {
     for (int64_t i = 0; i < count; i++)
         for (int64_t q = 0; q < k->q; q++) {
-            b->x[i * k->q + q] = rows->mu[(start + i) * k->q + q] - k->centre[q];
+            b->x[i * k->q + q] = rows->mu[(start + i) * k->q + q] - k->center[q];
             b->scaled_x[i * k->q + q] = b->unit[q] * b->x[i * k->q + q];
         }
     kernel_block(k, b->scaled_x, count, b->scaled_ZT, b->K, b->places);
@@ -139,16 +127,15 @@ static void fill_block(block_t *b, const rbf_t *k, const rows_t *rows, int64_t s
 }
 
 /* A A^T and A Y with A = L^-1 K; without `inverse`, K K^T and K Y. */
-int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *inverse,
-                                   sums_t out, double *space)
+int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *inverse)
 {
-    space = aligned(space);
+    double *space = aligned(part->space);
     block_t b = take_block(k, inverse, &space);
-    int64_t misfits = 0, m = k->m, d = rows->d;
+    int64_t overflows = 0, m = k->m, d = rows->d;
     double *C = take(&space, m * b.places), *B = take(&space, d * b.places);
     const double *A = inverse ? b.A : b.K;
     double *BT = take(&space, m * d);
-    for (int64_t c = first; c < last; c++) {
+    for (int64_t c = part->first; c < part->last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
             int64_t count = smaller(BLOCK, end - start);
@@ -157,23 +144,22 @@ int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, int64_t f
             outer(A, b.places, m, A, count, m, 1, add, C, b.places);
             outer(rows->Y + start * d, d, d, A, count, m, 0, add, B, b.places);
         }
-        for (int64_t i = 0; i < m; i++) misfits += add_to_words(out, i * (i + 1) / 2, C + i * b.places, i + 1, MOST);
+        for (int64_t i = 0; i < m; i++) overflows += accumulate(part, i * (i + 1) / 2, C + i * b.places, i + 1, LARGEST);
         for (int64_t j = 0; j < m; j++)
             for (int64_t i = 0; i < d; i++) BT[j * d + i] = B[i * b.places + j];
-        misfits += add_to_words(out, m * (m + 1) / 2, BT, m * d, MOST);
+        overflows += accumulate(part, m * (m + 1) / 2, BT, m * d, LARGEST);
     }
-    return misfits;
+    return overflows;
 }
 
 /* With `inverse`, dF/dK = weight A + weight_psi1Y E^T with the residuals E = Y - A^T fit, and A E is summed as well, after the
  * gradients of Z and alpha; without, dF/dK = weight K + weight_psi1Y Y^T. */
-int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *inverse,
-                                 const double *weight, const double *weight_psi1Y, const double *fit, sums_t out,
-                                 double *space)
+int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *inverse,
+                                 const double *weight, const double *weight_psi1Y, const double *fit)
 {
-    space = aligned(space);
+    double *space = aligned(part->space);
     block_t b = take_block(k, inverse, &space);
-    int64_t misfits = 0, m = k->m, d = rows->d, Q = k->q;
+    int64_t overflows = 0, m = k->m, d = rows->d, Q = k->q;
     double *panels = take(&space, m * b.places), *panels_Y = take(&space, d * b.places);
     double *fitT = inverse ? take_transposed(fit, m, d, b.places, &space) : NULL;
     double *E = take(&space, BLOCK * d), *AE = take(&space, d * b.places);
@@ -181,11 +167,11 @@ int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, int64_t fir
     double *grad = take(&space, m * Q + Q + m * d);
     pack(weight, 1, m, m, m, panels);
     pack(weight_psi1Y, 1, d, d, m, panels_Y);
-    for (int64_t c = first; c < last; c++) {
+    for (int64_t c = part->first; c < part->last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
-        memset(by_Z, 0, (size_t)(Q * b.places) * sizeof(double));
-        memset(by_alpha, 0, (size_t)(Q * LANES) * sizeof(double));
-        memset(AE, 0, (size_t)(d * b.places) * sizeof(double));
+        zero(by_Z, Q * b.places);
+        zero(by_alpha, Q * LANES);
+        zero(AE, d * b.places);
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
             int64_t count = smaller(BLOCK, end - start);
             const double *Y = rows->Y + start * d;
@@ -207,9 +193,9 @@ int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, int64_t fir
         for (int64_t j = 0; j < m; j++)
             for (int64_t i = 0; i < d; i++) grad[m * Q + Q + j * d + i] = AE[i * b.places + j];
         int64_t count = m * Q + Q + (inverse ? m * d : 0);
-        misfits += add_to_words(out, 0, grad, count, MOST / (double)rows->all_chunks);
+        overflows += accumulate(part, 0, grad, count, LARGEST / (double)rows->all_chunks);
     }
-    return misfits;
+    return overflows;
 }
 
 /* ---- predictions -------------------------------------------------------------------------------------------------------- */
@@ -246,23 +232,21 @@ INLINE void squares_vectors(const int NV, const double *factor, int64_t m, const
 /* out[row] = |factor K[.][row]|^2 with `factor` (m, m) lower triangular, zero above. Nothing but the squares is kept. */
 static void squares(const double *factor, int64_t m, const double *K, int64_t places, double *out)
 {
-    memset(out, 0, (size_t)places * sizeof(double));
+    zero(out, places);
     for (int64_t v = 0, NV; v < places / LANES; v += NV) {
         NV = tile_vectors(places / LANES - v);
-        switch (NV) {
-        case 3: squares_vectors(3, factor, m, K + v * LANES, places, out + v * LANES); break;
-        case 2: squares_vectors(2, factor, m, K + v * LANES, places, out + v * LANES); break;
-        case 1: squares_vectors(1, factor, m, K + v * LANES, places, out + v * LANES); break;
-        }
+#define TILE(NV) squares_vectors(NV, factor, m, K + v * LANES, places, out + v * LANES)
+        UP_TO_THREE(NV, TILE)
+#undef TILE
     }
 }
 
 /* mean[row] = K weights, and explained[row] = |factor K|^2 with `factor` lower triangular, of `d` outputs. */
-void ISA(regression_moments)(const rbf_t *k, const rows_t *rows, int64_t first, int64_t last, const double *factor,
-                             const double *weights, int64_t d, double *mean, double *explained, double *space)
+void ISA(regression_moments)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *factor,
+                             const double *weights, int64_t d, double *mean, double *explained)
 {
     int64_t m = k->m, Q = k->q;
-    space = aligned(space);
+    double *space = aligned(part->space);
     double *unit = take(&space, Q), *Z = take(&space, m * Q), *xT = take(&space, Q * BLOCK), *K = take(&space, m * BLOCK);
     double *weightsT = take_transposed(weights, m, d, m, &space), *meanT = take(&space, d * BLOCK);
     double *of_rows = take(&space, BLOCK);
@@ -270,13 +254,13 @@ void ISA(regression_moments)(const rbf_t *k, const rows_t *rows, int64_t first, 
         unit[q] = sqrt(0.5 * LOG2E * k->alpha[q]);
         for (int64_t j = 0; j < m; j++) Z[j * Q + q] = unit[q] * k->Z[j * Q + q];
     }
-    for (int64_t start = first * rows->chunk; start < smaller(last * rows->chunk, rows->n); start += BLOCK) {
+    for (int64_t start = part->first * rows->chunk; start < smaller(part->last * rows->chunk, rows->n); start += BLOCK) {
         int64_t count = smaller(BLOCK, rows->n - start), places = (count + LANES - 1) / LANES * LANES;
         const rbf_t lanes = {.m = places, .q = Q}; /* of the kernel's tiles: rows take the place of inducing points */
-        memset(xT, 0, (size_t)(Q * places) * sizeof(double));
+        zero(xT, Q * places);
         for (int64_t i = 0; i < count; i++)
             for (int64_t q = 0; q < Q; q++)
-                xT[q * places + i] = unit[q] * (rows->mu[(start + i) * Q + q] - k->centre[q]);
+                xT[q * places + i] = unit[q] * (rows->mu[(start + i) * Q + q] - k->center[q]);
         kernel_block(&lanes, Z, m, xT, K, places);
         product(weightsT, d, m, K, 0, meanT, places);
         for (int64_t i = 0; i < count; i++)

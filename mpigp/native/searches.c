@@ -2,10 +2,7 @@
  *
  * A problem has a record of its own, so that all it needs lies together: scalars, then vectors of k numbers, padded with zeros
  * to `places`. Points are kept in `units` of the problem. */
-#include "rbf.h"
-#include "simd.h"
-
-#include <math.h>
+#include "sums.h"
 
 #define SUFFICIENT 1e-4 /* Armijo's condition: of what the slope promises, a step must gain so much */
 #define FIRST_STEP 0.5  /* length of the first step of all */
@@ -96,7 +93,7 @@ static void take_step(const problem_t *p, double found, const double *by, double
 void ISA(search_begin)(const searches_t *s, const double *start, const double *units)
 {
     int64_t places = search_places(s->k);
-    memset(s->records, 0, (size_t)(s->n * search_record(s->k)) * sizeof(double));
+    zero(s->records, s->n * search_record(s->k));
     for (int64_t row = 0; row < s->n; row++) {
         problem_t p = problem_at(s, row);
         p.scalars[VALUE] = INFINITY;
@@ -110,7 +107,7 @@ int64_t ISA(search_advance)(const searches_t *s, int64_t *alive, int64_t count, 
                             const double *gradients, double tolerance, double *by)
 {
     int64_t places = search_places(s->k), left = 0;
-    memset(by, 0, (size_t)places * sizeof(double));
+    zero(by, places);
     for (int64_t j = 0; j < count; j++) {
         problem_t p = problem_at(s, alive[j]);
         double *scalars = p.scalars;

@@ -19,10 +19,11 @@
 
 typedef double vec __attribute__((vector_size(8 * LANES)));
 typedef int64_t ivec __attribute__((vector_size(8 * LANES)));
+typedef uint64_t uvec __attribute__((vector_size(8 * LANES))); /* for sums that may wrap around */
 typedef double four __attribute__((vector_size(32), aligned(8))); /* four numbers, at any place, in every build */
 
 typedef vec vec_anywhere __attribute__((aligned(8))); /* in arrays of the caller's */
-typedef ivec ivec_anywhere __attribute__((aligned(8)));
+typedef uvec uvec_anywhere __attribute__((aligned(8)));
 
 #ifdef __clang__
 #define SHUFFLE __builtin_shufflevector
@@ -56,7 +57,7 @@ INLINE ivec nearest(vec x)
 #if defined(__AVX512DQ__)
     return (ivec)_mm512_cvtpd_epi64((__m512d)x);
 #else
-    ivec k;
+    ivec k = {0};
     for (int i = 0; i < LANES; i++) k[i] = __builtin_llrint(x[i]);
     return k;
 #endif
@@ -123,10 +124,10 @@ INLINE void exp2_vectors(vec *t0, vec *t1, vec *t2, vec *t3)
     HORNER(0x1.62e42fefa3a17p-1);
     HORNER(1.0);
 #undef HORNER
-    *t0 = (vec)((ivec)p0 + ((ivec)k0 << 52));
-    *t1 = (vec)((ivec)p1 + ((ivec)k1 << 52));
-    *t2 = (vec)((ivec)p2 + ((ivec)k2 << 52));
-    *t3 = (vec)((ivec)p3 + ((ivec)k3 << 52));
+    *t0 = (vec)((uvec)p0 + ((uvec)k0 << 52));
+    *t1 = (vec)((uvec)p1 + ((uvec)k1 << 52));
+    *t2 = (vec)((uvec)p2 + ((uvec)k2 << 52));
+    *t3 = (vec)((uvec)p3 + ((uvec)k3 << 52));
 }
 
 #endif

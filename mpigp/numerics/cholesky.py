@@ -12,7 +12,7 @@ from mpigp.types import Floats
 
 
 class NotPositiveDefinite(Exception):
-    """A matrix could not be factorised at this jitter: more jitter may help."""
+    """A matrix could not be factorized at this jitter: more jitter may help."""
 
 
 class Whitening(NamedTuple):
@@ -33,8 +33,8 @@ class Whitening(NamedTuple):
 
 
 def whiten(K: Floats, jitter: float) -> Whitening:
-    """Factorise K (m, m) + jitter I with complete pivoting."""
-    found = native.pivoted_cholesky(K, jitter)
-    if found is None:
+    """Factorize K (m, m) + jitter I with complete pivoting."""
+    factors = native.pivoted_cholesky(K, jitter)
+    if factors is None:
         raise NotPositiveDefinite
-    return Whitening(*found)
+    return Whitening(*factors)

@@ -1,8 +1,11 @@
-"""Sums whose bits do not depend on the order of addition.
+"""Reproducible sums: their bits do not depend on the order of addition.
 
-Integer addition is associative: each chunk's sum is scaled by a power of two and rounded to an int64, and from there
-on everything (chunks, threads, ranks) adds integers. A scale comes from a bound that is known before the sum. One word
-resolves a sum to 2⁻⁶¹ of its bound; a second word holds what the first rounds away, a further 2⁻⁴⁰.
+Integer addition is associative. Each chunk's sum is scaled by a power of two and rounded to an int64, the fixed-point
+accumulator; from there on everything (chunks, threads, ranks) adds integers. The scale comes from a bound that is known
+before the sum. One accumulator resolves a sum to 2⁻⁶¹ of its bound; a second one holds the remainder of the first, to a
+further 2⁻⁴⁰.
+
+A superaccumulator needs no bound: its digits of 32 bits cover all exponents of a double, so its sum is exact.
 """
 
 from __future__ import annotations
@@ -10,59 +13,46 @@ from __future__ import annotations
 import numpy as np
 
 from mpigp import native
-from mpigp.types import Floats, Words
+from mpigp.types import Floats, Integers
 
-FINE = 2.0**40
-"""How much finer the second word is: 2²² chunks of remainders of at most one half still fit it."""
+FINE = native.FINE
+"""How much finer the second accumulator is: 2²² chunks of remainders of at most one half still fit it."""
+
+LEAST_EXPONENT, DIGITS = native.LEAST_EXPONENT, native.DIGITS
+"""A superaccumulator has DIGITS digits, and its first counts 2^LEAST_EXPONENT."""
 
 
 def scale_for(bound: Floats | float) -> Floats:
     """Return powers of two that bring sums of absolute value ≤ `bound` below 2⁶¹; a bound of zero is taken as tiny."""
-    bound = np.asarray(bound, np.float64)
-    return native.scale_for(bound.ravel()).reshape(bound.shape)
+    _, exponent = np.frexp(np.maximum(bound, 1e-280))
+    return np.ldexp(1.0, np.minimum(61 - exponent, 900))
 
 
-def from_one_word(words: Words, scale: Floats) -> Floats:
-    """Return the sums of one word each."""
-    return native.from_words(words.reshape(-1, 1), scale, FINE)
+def from_accumulators(accumulators: Integers, scale: Floats) -> Floats:
+    """Return the sums (k,) of one or two accumulators each (k or 2k,); the two of a sum are neighbors."""
+    if len(accumulators) == len(scale):
+        return accumulators / scale
+    return (accumulators[0::2] + accumulators[1::2] / FINE) / scale
 
 
-def from_two_words(words: Words, scale: Floats) -> Floats:
-    """Return the sums of two words each (the words of a sum are neighbours)."""
-    return native.from_words(words.reshape(-1, 2), scale, FINE)
-
-
-def to_two_words(values: Floats, scale: Floats) -> Words:
-    """Return sums as two words each: what the compiled loops do for theirs."""
+def to_accumulators(values: Floats, scale: Floats) -> Integers:
+    """Return values (k,) as two accumulators each (2k,), as the compiled loops do."""
     x = values * scale
     whole = np.rint(x)
-    words = np.empty(2 * len(x), np.int64)
-    words[0::2] = whole
-    words[1::2] = np.rint((x - whole) * FINE)
-    return words
+    accumulators = np.empty(2 * len(x), np.int64)
+    accumulators[0::2] = whole
+    accumulators[1::2] = np.rint((x - whole) * FINE)
+    return accumulators
 
 
-# Sums of which no bound is known beforehand: digits of 32 bits that reach over all exponents of a double.
-
-DIGIT_BITS = 32
-LEAST_EXPONENT = -1073 - 53  # of the last of the 53 bits of the smallest double
-DIGITS = (1024 - LEAST_EXPONENT) // DIGIT_BITS + 3
-
-
-def to_digits(values: Floats) -> Words:
+def to_superaccumulators(values: Floats) -> Integers:
     """Return the exact sums over the first axis of values (k, count), as digits (count, DIGITS) that simply add.
 
     A value that is not finite makes the last digit of its sum huge, and the sum NaN.
     """
-    digits = np.zeros((values.shape[1], DIGITS), np.int64)
-    native.add_digits(np.ascontiguousarray(values), digits, DIGIT_BITS, LEAST_EXPONENT)
-    return digits
+    return native.to_superaccumulators(np.ascontiguousarray(values))
 
 
-def from_digits(digits: Words) -> Floats:
+def from_superaccumulators(digits: Integers) -> Floats:
     """Return the sums (count,) of digits (count, DIGITS)."""
-    lost = digits[:, -1] >= 2**40
-    sums = np.empty(len(digits))
-    native.sum_digits(digits.copy(), sums, DIGIT_BITS, LEAST_EXPONENT)
-    sums[lost] = np.nan
-    return sums
+    return native.from_superaccumulators(digits)

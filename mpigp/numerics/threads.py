@@ -1,28 +1,38 @@
-"""The threads of a rank: each takes whole chunks, and integers add up."""
+"""The threads of a rank: each works on whole chunks of rows, and their sums add as integers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mpigp.types import Floats, Words
+from mpigp.types import Floats, Integers
+
+Result = TypeVar("Result")
 
 
-class Part(NamedTuple):
-    """The work of one thread: chunks [first, last), whose sums go to `words` by their `scale`; and its workspace."""
+class Span(NamedTuple):
+    """The work of one thread: the chunks [first, last), with its workspace."""
 
     first: int
     last: int
-    words: Words
+    space: Floats
+
+
+class Part(NamedTuple):
+    """The work of one thread: the chunks [first, last), whose sums go to `accumulators` by `scale`; a workspace."""
+
+    first: int
+    last: int
+    accumulators: Integers
     scale: Floats
     space: Floats
 
 
 class Workers:
-    """`count` threads with a workspace of `space` doubles each; BLAS keeps to one thread per thread of ours."""
+    """`count` threads with a workspace of `space` doubles each; BLAS keeps to one thread in each of them."""
 
     def __init__(self, count: int, space: int) -> None:
         threadpool_limits(1)
@@ -34,29 +44,27 @@ class Workers:
 
             self._pool = ThreadPoolExecutor(count)
 
-    def sum(self, work: Callable[[Part], int], chunks: int, scale: Floats, words_each: int) -> Words:
-        """Return the words of the sums over all chunks, and last the number of chunk sums that did not fit theirs."""
+    def sum(self, work: Callable[[Part], int], chunks: int, scale: Floats, per_sum: int) -> Integers:
+        """Return the sums over all chunks, `per_sum` accumulators each, and last the number of overflows.
 
-        def run(index: int) -> Words:
-            words = np.zeros(words_each * len(scale) + 1, np.int64)
-            first, last = index * chunks // self.count, (index + 1) * chunks // self.count
-            if first < last:
-                words[-1] = work(Part(first, last, words[:-1], scale, self._spaces[index]))
-            return words
+        work : adds to a part's accumulators, and returns how many chunk sums overflowed them
+        """
 
-        if self._pool is None:
-            return run(0)
-        return np.sum(list(self._pool.map(run, range(self.count))), axis=0)
+        def run(span: Span) -> Integers:
+            totals = np.zeros(per_sum * len(scale) + 1, np.int64)
+            if span.first < span.last:
+                totals[-1] = work(Part(span.first, span.last, totals[:-1], scale, span.space))
+            return totals
 
-    def share(self, work: Callable[[int, int, Floats], None], chunks: int) -> None:
-        """Call work(first, last, space) for the chunks [first, last) of each thread."""
+        results = self._map(run, chunks)
+        return results[0] if len(results) == 1 else np.sum(results, axis=0)
 
-        def run(index: int) -> None:
-            first, last = index * chunks // self.count, (index + 1) * chunks // self.count
-            if first < last:
-                work(first, last, self._spaces[index])
+    def share(self, work: Callable[[Span], None], chunks: int) -> None:
+        """Call `work` with the chunks of each thread that has any."""
+        self._map(lambda span: work(span) if span.first < span.last else None, chunks)
 
-        if self._pool is None:
-            run(0)
-        else:
-            list(self._pool.map(run, range(self.count)))
+    def _map(self, work: Callable[[Span], Result], chunks: int) -> list[Result]:
+        """Return the results of `work` for each thread's share of the chunks."""
+        ends = [index * chunks // self.count for index in range(self.count + 1)]
+        spans = [Span(*each) for each in zip(ends, ends[1:], self._spaces, strict=False)]
+        return [work(spans[0])] if self._pool is None else list(self._pool.map(work, spans))

@@ -1,57 +1,106 @@
-"""A self-contained HTML page: its head, tiles, sections, style, and the script that draws its figures."""
+"""A self-contained HTML page: its parts, its style, and the script that draws its figures."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Any
 
-from mpigp.report import palette
-from mpigp.report.markup import grid, note, section, table
-
-COLORS = {"labels": palette.COLORS, "pale": palette.PALE, "inside": palette.INSIDE, "outside": palette.OUTSIDE,
-           "phases": palette.PHASES}  # fmt: skip
+from mpigp.report.figures import Figures
 
 
-def document(
-    title: str,
-    kind: str,
-    tiles: Sequence[tuple[str, str]],
-    sections: Sequence[str],
-    script: str,
-    drawn: Mapping[str, Any],
-) -> str:
-    """Return the page.
-
-    tiles : names and values of the figures that matter most;   sections : HTML
-    script : draws the figures of `drawn`, with the functions of drawing.js
-    """
-    shown = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in tiles)
-    data = json.dumps({"colours": COLORS, **drawn}, separators=(",", ":"), allow_nan=False)
-    return Template(resource("mpigp.report", "page.html")).substitute(
+def document(title: str, kind: str, tiles: Iterable[tuple[str, str]], sections: Sequence[str], figures: Figures) -> str:
+    """Return the page; tiles are the names and values of its headlines, sections are HTML."""
+    headlines = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in tiles)
+    style, script, page = (
+        files("mpigp.report").joinpath(name).read_text("utf-8") for name in ("page.css", "figures.js", "page.html")
+    )
+    data = json.dumps(figures.json(), separators=(",", ":"), allow_nan=False)
+    return Template(page).substitute(
         title=escape(title),
         kind=kind,
-        tiles=f'<dl class="tiles">{shown}</dl>',
+        tiles=f'<dl class="tiles">{headlines}</dl>',
         sections="\n".join(sections),
-        style=resource("mpigp.report", "page.css"),
-        script=resource("mpigp.report", "drawing.js") + script,
+        style=style,
+        script=script,
         data=data.replace("<", "\\u003c"),  # fit to stand in a script element
     )
 
 
-def resource(package: str, name: str) -> str:
-    """Return a file that lies in a package."""
-    return files(package).joinpath(name).read_text("utf-8")
-
-
-def made(found: Mapping[str, Any]) -> str:
+def provenance(made: Mapping[str, Any]) -> str:
     """Return the section on how something was made: `command`, `machine` and `versions`, as far as they are known."""
-    if not found:
+    if not made:
         return section("How it was made", note("The file does not tell."))
-    command = f"<pre>{escape(str(found['command']))}</pre>" if "command" in found else ""
-    lists = (found.get(key, {}) for key in ("machine", "versions"))
+    command = f"<pre>{escape(str(made['command']))}</pre>" if "command" in made else ""
+    lists = (made.get(key, {}) for key in ("machine", "versions"))
     tables = [table((str(name), str(value)) for name, value in each.items()) for each in lists]
     return section("How it was made", command, grid("two", *tables))
+
+
+def number(value: float, digits: int = 5) -> str:
+    """Return a number for reading: integers and large numbers without decimals, others with some digits."""
+    if abs(value) < 1e9 and (float(value).is_integer() or abs(value) >= 10**digits):
+        return f"{value:,.0f}".replace("-", "−")
+    return f"{value:,.{digits}g}".replace("e-0", "e-").replace("e+0", "e").replace("-", "−")
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def duration(seconds: float) -> str:
+    """Return seconds in the unit that a person would use."""
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def section(title: str, *parts: str) -> str:
+    return "\n".join([f"<section>\n<h2>{title}</h2>", *(part for part in parts if part), "</section>"])
+
+
+def grid(kind: str, *parts: str) -> str:
+    """Return parts side by side: `two`, `three`, or `wide`, the first twice as wide as the second."""
+    return f'<div class="grid {kind}">{"".join(parts)}</div>'
+
+
+def stack(*parts: str) -> str:
+    """Return parts one below the other."""
+    return f'<div class="stack">{"".join(parts)}</div>'
+
+
+def note(words: str) -> str:
+    """Return a paragraph; the words are HTML."""
+    return f'<p class="note">{words}</p>' if words else ""
+
+
+def figure(figures: Figures, name: str, controls: str = "") -> str:
+    """Return the element in which the script draws a panel; nothing where there is no such panel."""
+    if name not in figures.panels:
+        return ""
+    controls = f'<div class="controls">{controls}</div>' if controls else ""
+    return f'<figure id="{name}"><figcaption>{escape(figures.panels[name].caption)}</figcaption>{controls}</figure>'
+
+
+def table(rows: Iterable[tuple[str, ...]], head: tuple[str, ...] = ()) -> str:
+    """Return a table whose first column names its rows; with a head, the other columns are numbers."""
+    kind = ' class="number"' if head else ""
+    top = "".join(f"<th{kind if place else ''}>{escape(name)}</th>" for place, name in enumerate(head))
+    top = f"<thead><tr>{top}</tr></thead>" if head else ""
+    body = "".join(
+        f"<tr><th>{escape(row[0])}</th>{''.join(f'<td{kind}>{escape(cell)}</td>' for cell in row[1:])}</tr>"
+        for row in rows
+    )
+    return f'<div class="table"><table>{top}<tbody>{body}</tbody></table></div>'
+
+
+def choice(name: str, options: Iterable[tuple[int, str]], chosen: int) -> str:
+    """Return a drop-down list with its name as a label."""
+    items = "".join(
+        f'<option value="{value}"{" selected" if value == chosen else ""}>{escape(words)}</option>'
+        for value, words in options
+    )
+    return f'<label>{name} <select id="{name}">{items}</select></label>'

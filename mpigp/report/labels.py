@@ -1,4 +1,4 @@
-"""Labels of rows, to colour them by."""
+"""Labels of rows, which color the latent space."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mpigp.data.hdf5 import h5py_errors
-from mpigp.data.inspect import plain
+from mpigp.data.hdf5 import h5py_errors, plain
 from mpigp.errors import InputError
 from mpigp.report.palette import COLORS
-from mpigp.report.thinning import Indices, blocks
+from mpigp.report.thinning import Indices, pick
 
 DEFAULT = "labels"
 SHAPES = "labels are whole numbers (n,), or one-hot (n, k)"
 
 
 class Labels(NamedTuple):
-    """names : of the labels, in their order; where there are more than colours, the most frequent first.
+    """names : of the labels, in their order; where there are more than colors, the most frequent first.
 
     values : (k,), the place in `names` of each row's label
     """
@@ -40,26 +39,23 @@ def find_labels(file: h5py.File, name: str | None, n: int) -> h5py.Dataset | Non
     if item.ndim not in (1, 2) or item.dtype.kind not in "biuf":
         raise InputError(f"{where}: has shape {item.shape} and holds {item.dtype}: {SHAPES}")
     if len(item) != n:
-        raise InputError(f"{where}: has {len(item)} labels, the model {n} rows: give the data it was learnt from")
+        raise InputError(f"{where}: has {len(item)} labels, the model {n} rows: give the data it was learned from")
     return item
 
 
 def read_labels(item: h5py.Dataset, rows: Indices) -> Labels:
     """Return the labels of some rows, by the names in the dataset's attribute `classes` where it has one."""
     where = f"{item.file.filename}: {item.name}"
-    parts = []
-    for start, stop, places in blocks(len(item), rows):
-        with h5py_errors(where):
-            parts.append(np.asarray(item[start:stop])[places])
-    values = np.concatenate(parts)
+    with h5py_errors(where):
+        values = pick(len(item), rows, lambda start, stop: item[start:stop])
     if values.ndim == 2:
         if not (((values == 0) | (values == 1)).all() and (values.sum(axis=1) == 1).all()):
             raise InputError(f"{where}: is not one-hot: {SHAPES}")
         values = values.argmax(axis=1)
     if not np.array_equal(values, np.round(values)):
         raise InputError(f"{where}: holds numbers that are not whole: {SHAPES}")
-    found, places, counts = np.unique(values.astype(np.int64), return_inverse=True, return_counts=True)
+    distinct, places, counts = np.unique(values.astype(np.int64), return_inverse=True, return_counts=True)
     classes = plain(item.attrs["classes"]) if "classes" in item.attrs else []
-    order = np.argsort(-counts, kind="stable") if len(found) > len(COLORS) else np.arange(len(found))
-    names = [str(classes[label]) if 0 <= label < len(classes) else str(label) for label in found[order]]
+    order = np.argsort(-counts, kind="stable") if len(distinct) > len(COLORS) else np.arange(len(distinct))
+    names = [str(classes[label]) if 0 <= label < len(classes) else str(label) for label in distinct[order]]
     return Labels(names, np.argsort(order)[places])

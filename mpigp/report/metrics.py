@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from mpigp.errors import InputError
+from mpigp.files.model_file import ModelFile
 from mpigp.report.fitted import ITERATIONS
 from mpigp.report.thinning import Indices, evenly
 
@@ -23,9 +23,9 @@ class Metrics(NamedTuple):
     shares: NDArray[np.float64]
 
 
-def read_metrics(path: str, model: h5py.File) -> Metrics:
+def read_metrics(path: str, model: ModelFile) -> Metrics:
     """Return the records of a file, refused where their bounds are not those of the model's trace."""
-    bounds = model["trace/bound"][()] if "trace/bound" in model else []
+    bounds = model.trace().get("bound", [])
     iterations, shares = [], []
     try:
         with open(path, encoding="utf-8") as file:
@@ -36,7 +36,7 @@ def read_metrics(path: str, model: h5py.File) -> Metrics:
                     break  # behind the model's checkpoint
                 if iteration < 1 or record["bound"] != bounds[iteration - 1]:
                     raise InputError(
-                        f"{path}: iteration {iteration}: is not of the run that made {model.filename}: give the "
+                        f"{path}: iteration {iteration}: is not of the run that made {model.name}: give the "
                         "metrics of its run"
                     )
                 iterations.append(iteration)
@@ -48,6 +48,6 @@ def read_metrics(path: str, model: h5py.File) -> Metrics:
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: line {len(iterations) + 1}: is no record of the metrics of a fit") from error
     if not iterations:
-        raise InputError(f"{path}: holds no iteration of {model.filename}: give the `metrics` of its run")
+        raise InputError(f"{path}: holds no iteration of {model.name}: give the `metrics` of its run")
     places = evenly(len(iterations), ITERATIONS)
     return Metrics(np.array(iterations)[places], np.array(shares)[places])

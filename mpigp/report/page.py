@@ -8,161 +8,161 @@ from html import escape
 from mpigp.files.provenance import Timing
 from mpigp.gp.parameters import effective_dimensions
 from mpigp.mpi.timers import PHASES
-from mpigp.report.contents import Report
-from mpigp.report.document import document, made, resource
-from mpigp.report.drawing import OUTPUTS, RANKS, drawn
+from mpigp.report.document import (
+    choice,
+    document,
+    duration,
+    figure,
+    grid,
+    note,
+    number,
+    percent,
+    provenance,
+    section,
+    stack,
+    table,
+)
+from mpigp.report.figures import Figures
 from mpigp.report.fitted import Fitted
-from mpigp.report.markup import choice, duration, figure, grid, note, number, percent, section, stack, table
+from mpigp.report.panels import OUTPUTS, RANKS, Report
 from mpigp.report.predictions import Predictions
 
-KINDS = {"gplvm": "Bayesian GPLVM", "regression": "Sparse GP regression"}
+MODELS = {"gplvm": "Bayesian GPLVM", "regression": "Sparse GP regression"}
 
 
-def render(report: Report) -> str:
+def render(report: Report, figures: Figures) -> str:
     """Return the page."""
     fitted = report.fitted
-    first = latent if fitted.model == "gplvm" else regression
-    sections = [first(report), learning(fitted), time(report), parameters(fitted), made(fitted.made)]
-    script = resource("mpigp.report", "page.js")
-    return document(fitted.name, KINDS[fitted.model], headlines(report), sections, script, drawn(report))
+    sections = [
+        latent(report, figures) if fitted.latent else regression(report, figures),
+        learning(fitted, figures),
+        time(fitted, figures),
+        parameters(fitted),
+        provenance(fitted.made),
+    ]
+    return document(fitted.name, MODELS[fitted.model], headlines(report), sections, figures)
 
 
 def headlines(report: Report) -> list[tuple[str, str]]:
-    """Return the figures that matter most, by name."""
+    """Return the most important numbers, by name."""
     fitted, predictions = report.fitted, report.predictions
     m, q = fitted.parameters.Z.shape
-    found = [("bound, nats", number(fitted.last["bound"], 6))] if fitted.last else []
-    found += [("rows n", number(fitted.n)), ("inducing m", number(m))]
-    found += [("latent q" if fitted.latent else "inputs q", number(q))]
-    found += [("outputs d", number(fitted.d))] if fitted.d is not None else []
+    tiles = [("bound, nats", number(fitted.last["bound"], 6))] if fitted.last else []
+    tiles += [("rows n", number(fitted.n)), ("inducing m", number(m))]
+    tiles += [("latent q" if fitted.latent else "inputs q", number(q))]
+    tiles += [("outputs d", number(fitted.d))] if fitted.d is not None else []
     if predictions is None or len(predictions.rmse) > 1:
-        found += [("signal to noise", number(fitted.parameters.variance * fitted.parameters.beta, 3))]
+        tiles += [("signal to noise", number(fitted.parameters.variance * fitted.parameters.beta, 3))]
     else:
-        found += [("RMSE", number(predictions.rmse[0], 4)), ("within ±2σ", percent(predictions.inside[0]))]
+        tiles += [("RMSE", number(predictions.rmse[0], 4)), ("within ±2σ", percent(predictions.inside[0]))]
     if fitted.last:
-        found += [("iterations", number(fitted.last["iterations"])), ("time", duration(fitted.last["seconds"]))]
-    return found
+        tiles += [("iterations", number(fitted.last["iterations"])), ("time", duration(fitted.last["seconds"]))]
+    return tiles
 
 
-def latent(report: Report) -> str:
+def latent(report: Report, figures: Figures) -> str:
     """Return the section on the latent space, with the ARD weights."""
-    fitted, labels = report.fitted, report.labels
+    fitted, alpha = report.fitted, report.fitted.parameters.alpha
     assert fitted.latent is not None
-    q = fitted.parameters.Z.shape[1]
     controls = '<label class="switch"><input type="checkbox" id="unsure" checked> uncertainty</label>'
-    if q > 1:
-        options = [(k, f"{k} (α = {number(fitted.parameters.alpha[k], 3)})") for k in range(q)]
-        first, second = fitted.relevance.tolist()[:2]
-        controls = choice("across", "across", options, first) + choice("up", "up", options, second) + controls
-    words = "Each dot is the posterior mean of a row, each ellipse its standard deviation. "
-    words += some(len(fitted.latent.rows), fitted.n)
-    if labels is not None:
-        words += f" Colours are the {number(len(labels.names))} labels; a click on one shows it alone."
-    caption = "Latent positions" if q == 1 else "Two latent dimensions, at first the two most relevant"
-    body = grid("wide", figure("latent", caption, controls), relevance(fitted, "Relevance of the dimensions"))
+    if len(alpha) > 1:
+        options = [(k, f"{k} (α = {number(weight, 3)})") for k, weight in enumerate(alpha)]
+        controls = "".join(choice(name, options, figures.chosen[name]) for name in ("across", "up")) + controls
+    words = "Each dot is the posterior mean of a row, and each ellipse shows its standard deviations. "
+    words += rows_drawn(len(fitted.latent.rows), fitted.n)
+    if report.labels is not None:
+        words += f" Colors show the {number(len(report.labels.names))} labels; click on a label to show it alone."
+    body = grid("wide", figure(figures, "latent", controls), relevance(fitted, figures))
     return section("Latent space", note(words), body)
 
 
-def relevance(fitted: Fitted, caption: str) -> str:
-    """Return the figure of the ARD weights, and in how many dimensions they lie."""
-    effective = number(effective_dimensions(fitted.parameters.alpha), 3)
-    words = f"Effective dimensions {effective}: the exponential of the entropy of the weights’ shares."
-    return f"<div>{figure('ard', caption)}{note(words if len(fitted.parameters.alpha) > 1 else '')}</div>"
+def relevance(fitted: Fitted, figures: Figures) -> str:
+    """Return the figure of the ARD weights, with the effective number of inputs."""
+    alpha, kind = fitted.parameters.alpha, "inputs" if fitted.latent is None else "latent dimensions"
+    effective = number(effective_dimensions(alpha), 3)
+    words = f"Effective number of {kind}: {effective} (1 means that a single one dominates)."
+    return f"<div>{figure(figures, 'ard')}{note(words if len(alpha) > 1 else '')}</div>"
 
 
-def regression(report: Report) -> str:
+def regression(report: Report, figures: Figures) -> str:
     """Return the section on predictions, where there are data, and the ARD weights."""
-    found, weights = report.predictions, relevance(report.fitted, "Relevance of the inputs")
-    if found is None:
-        words = "Given data, a report shows predictions against the truth here."
+    predictions, weights = report.predictions, relevance(report.fitted, figures)
+    if predictions is None:
+        words = "The report compares predictions with the truth here when data are given."
         return section("Inputs", note(words), grid("two", weights))
-    words = f"Data: {escape(found.name)}. {some(len(found.rows), found.n)} "
-    if found.curve is not None:
-        caption = "The function and the data"
-        words += "The line is the function’s mean; the bands are ±2σ of the function (dark) and of the outputs (pale)."
+    words = f"Data: {escape(predictions.name)}. {rows_drawn(len(predictions.rows), predictions.n)} "
+    if predictions.curve is not None:
+        words += "The line is the mean of the function; the bands are ±2σ of the function (dark) and of outputs (pale)."
     else:
-        caption = "Predicted against true"
         words += "Bars are ±2σ of the outputs; a perfect prediction lies on the diagonal."
-    d = len(found.rmse)
+    d = len(predictions.rmse)
     if d > OUTPUTS:
         words += f" The figure offers the first {OUTPUTS} of {number(d)} outputs."
-    output = choice("output", "output", enumerate(found.y_names[:OUTPUTS]), 0) if d > 1 else ""
-    calibration = figure("calibration", "Calibration of the intervals")
-    body = grid("wide", figure("predictions", caption, output), stack(scores(found), calibration, weights))
-    return section("Predictions", note(words), body)
+    output = choice("output", enumerate(predictions.y_names[:OUTPUTS]), 0) if d > 1 else ""
+    side = stack(scores(predictions), figure(figures, "calibration"), weights)
+    return section("Predictions", note(words), grid("wide", figure(figures, "predictions", output), side))
 
 
-def scores(found: Predictions) -> str:
-    """Return how good the predictions of each output are."""
-    each = zip(found.y_names, found.rmse, found.nlpd, found.inside, strict=True)
-    rows = [(name, number(rmse, 4), number(nlpd, 4), percent(inside)) for name, rmse, nlpd, inside in each]
+def scores(predictions: Predictions) -> str:
+    """Return the table of the errors of each output."""
+    columns = zip(predictions.y_names, predictions.rmse, predictions.nlpd, predictions.inside, strict=True)
+    rows = [(name, number(rmse, 4), number(nlpd, 4), percent(inside)) for name, rmse, nlpd, inside in columns]
     words = (
-        "Over the rows drawn, in the data’s units. NLPD is the mean negative log predictive density; ±2σ should hold "
-        f"{percent(math.erf(math.sqrt(2)))}."
+        "Computed over the rows drawn, in the data’s units. NLPD is the mean negative log predictive density. The "
+        f"interval ±2σ should hold {percent(math.erf(math.sqrt(2)))} of the rows."
     )
     return f"<div>{table(rows, ('output', 'RMSE', 'NLPD', 'within ±2σ'))}{note(words)}</div>"
 
 
-def some(shown: int, n: int) -> str:
+def rows_drawn(shown: int, n: int) -> str:
     """Return a sentence on how many of n rows are drawn."""
     if shown == n:
         return f"All {number(n)} rows are drawn."
-    each = number(round(n / shown))
-    return (
-        f"{number(shown)} of {number(n)} rows are drawn: thinned evenly, one at random from each run of about {each}."
-    )
+    return f"A random sample of {number(shown)} of the {number(n)} rows is drawn, spread evenly over the file."
 
 
-def learning(fitted: Fitted) -> str:
+def learning(fitted: Fitted, figures: Figures) -> str:
     """Return the section on the iterations."""
     last, shown = fitted.last, fitted.learning.iteration
     if not last:
-        return section("Learning", note("The file holds no iterations."))
+        return section("Optimization", note("The file holds no iterations."))
     words = f"{number(last['iterations'])} iterations"
     words += f", {number(last['evaluations'])} evaluations" if "evaluations" in last else ""
     words += f", {duration(last['seconds'])}; the bound ended at {number(last['bound'], 9)} nats."
     if fitted.stopped:
         words += f" It stopped because {escape(fitted.stopped)}."
     if len(shown) < last["iterations"]:
-        words += f" {number(len(shown))} of the iterations are drawn, evenly."
+        words += f" The figures show {number(len(shown))} of the iterations, evenly spaced."
     below = shown[fitted.learning.bound < fitted.learning.frame[0]]
     if len(below):
-        words += f" The first iterations, up to {number(below[-1])}, lie below the frame."
-    body = grid(
-        "three",
-        figure("bound-iterations", "Bound"),
-        figure("bound-seconds", "Bound over time"),
-        figure("gradient", "Norm of the gradient"),
-    )
-    return section("Learning", note(words), body)
+        words += f" The bounds of the first iterations, up to {number(below[-1])}, lie below the frame."
+    names = ("bound-iterations", "bound-seconds", "gradient")
+    return section("Optimization", note(words), grid("three", *(figure(figures, name) for name in names)))
 
 
-def time(report: Report) -> str:
-    """Return the section on time, as far as there is something to tell."""
-    timing = report.fitted.timing
-    shares = figure("metrics", "Share of rank 0’s time until each iteration") if report.metrics is not None else ""
+def time(fitted: Fitted, figures: Figures) -> str:
+    """Return the section on time, as far as the files tell."""
+    timing, shares = fitted.timing, figure(figures, "metrics")
     if timing is None:
         return section("Time", note("The file holds no times of ranks and phases."), shares and grid("two", shares))
     words = (
-        f"Seconds inside evaluations, of the last run alone. Load balance {percent(report.fitted.balance)}: the mean "
-        "over the ranks of the time spent on rows (statistics and gradients), as a share of the busiest rank’s."
+        f"Seconds inside evaluations of the last run. Load balance {percent(fitted.balance)}: the time spent on rows "
+        "(statistics and gradients), as the mean over the ranks divided by the maximum."
     )
     if len(timing.rows) > RANKS:
-        words += f" {RANKS} of {number(len(timing.rows))} ranks are drawn, evenly."
-    return section(
-        "Time", note(words), grid("two", stack(figure("timing", "Time of each rank by phase"), shares), phases(timing))
-    )
+        words += f" The figure shows {RANKS} of {number(len(timing.rows))} ranks, evenly spaced."
+    return section("Time", note(words), grid("two", stack(figure(figures, "timing"), shares), phases(timing)))
 
 
 def phases(timing: Timing) -> str:
-    """Return the seconds of the phases over the ranks."""
+    """Return the table of the seconds of the phases over the ranks."""
     total = timing.seconds.sum() or 1.0
     rows = []
     for name, seconds in zip(PHASES, timing.seconds.T, strict=True):
-        ends = (number(value, 3) for value in (seconds.mean(), seconds.min(), seconds.max()))
-        rows.append((name, *ends, percent(seconds.sum() / total)))
-    ends = (number(value) for value in (round(timing.rows.mean()), timing.rows.min(), timing.rows.max()))
-    return table([*rows, ("rows of a rank", *ends, "")], ("seconds", "mean", "least", "most", "share"))
+        cells = (number(value, 3) for value in (seconds.mean(), seconds.min(), seconds.max()))
+        rows.append((name, *cells, percent(seconds.sum() / total)))
+    cells = (number(value) for value in (round(timing.rows.mean()), timing.rows.min(), timing.rows.max()))
+    return table([*rows, ("rows of a rank", *cells, "")], ("seconds", "mean", "min", "max", "share"))
 
 
 def parameters(fitted: Fitted) -> str:
@@ -172,7 +172,7 @@ def parameters(fitted: Fitted) -> str:
     if fitted.y_scale is not None and len(fitted.y_scale) == 1:
         noise += f"; {number(beta**-0.5 * float(fitted.y_scale[0]))} in the data’s"
     shape = [
-        ("model", KINDS[fitted.model]),
+        ("model", MODELS[fitted.model]),
         ("rows n", number(fitted.n)),
         ("inducing points m", number(Z.shape[0])),
         ("latent dimensions q" if fitted.latent else "inputs q", number(Z.shape[1])),
@@ -180,12 +180,12 @@ def parameters(fitted: Fitted) -> str:
         ("jitter", None if fitted.jitter is None else number(fitted.jitter)),
         ("seed", None if fitted.seed is None else str(fitted.seed)),
     ]
-    learnt = [
+    learned = [
         ("kernel variance σ_f²", number(variance)),
         ("noise precision β", number(beta)),
         ("noise σ", noise),
         ("signal to noise σ_f² β", number(variance * beta)),
-        ("stopped because", "it had not: this is a checkpoint" if fitted.stopped == "" else fitted.stopped),
+        ("stopped because", "it has not stopped: this is a checkpoint" if fitted.stopped == "" else fitted.stopped),
     ]
-    halves = ([(name, value) for name, value in rows if value is not None] for rows in (shape, learnt))
+    halves = ([(name, value) for name, value in rows if value is not None] for rows in (shape, learned))
     return section("Parameters", grid("two", *map(table, halves)))

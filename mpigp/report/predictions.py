@@ -1,7 +1,8 @@
-"""Regression against the truth: predictions for a file of data, and how good they are."""
+"""Predictions of a regression for a data file, and their errors."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from statistics import NormalDist
 from typing import NamedTuple
@@ -10,14 +11,13 @@ import h5py
 import numpy as np
 
 from mpigp.data.datasets import DataSets
-from mpigp.data.hdf5 import read_rows
-from mpigp.data.inspect import plain
+from mpigp.data.hdf5 import plain, read_rows
 from mpigp.gp.posterior import Posterior
-from mpigp.report.thinning import Indices, blocks, thinned
+from mpigp.report.thinning import Indices, pick, thinned
 from mpigp.types import Floats
 
 GRID = 400  # points of a drawn function
-LEVELS = np.linspace(0.05, 0.95, 19)  # of the intervals whose coverage is counted
+LEVELS = np.linspace(0, 1, 21)  # of the intervals whose coverage is counted
 
 
 class Curve(NamedTuple):
@@ -61,10 +61,10 @@ def predictions(posterior: Posterior, data: DataSets) -> Predictions:
     """Predict rows of a file, thinned, and compare them with its outputs."""
     assert data.X is not None
     rows = thinned(data.n)
-    X, truth = pick(data.X, rows), pick(data.Y, rows)
+    X, truth = (pick(data.n, rows, partial(read_rows, item)) for item in (data.X, data.Y))
     mean, _, y_sd = predict(posterior, X)
     scaled = (truth - mean) / y_sd
-    widths = np.array([NormalDist().inv_cdf(0.5 + 0.5 * level) for level in LEVELS])
+    widths = np.array([NormalDist().inv_cdf(0.5 + 0.5 * level) for level in LEVELS[1:-1]])
     one = X.shape[1] == 1
     curve = None
     if one:
@@ -85,22 +85,16 @@ def predictions(posterior: Posterior, data: DataSets) -> Predictions:
         nlpd=(0.5 * np.log(2 * np.pi) + np.log(y_sd) + 0.5 * scaled**2).mean(axis=0),
         inside=(np.abs(scaled) <= 2).mean(axis=0),
         levels=LEVELS,
-        coverage=(np.abs(scaled).ravel() <= widths[:, None]).mean(axis=1),
+        coverage=np.array([0.0, *(np.abs(scaled).ravel() <= widths[:, None]).mean(axis=1), 1.0]),
         curve=curve,
     )
 
 
 def predict(posterior: Posterior, X: Floats) -> tuple[Floats, Floats, Floats]:
     """Return the mean and the standard deviations of f and of y, all (n, d)."""
-    found = posterior.predict(X)
-    variances = (found.variance, found.y_variance)
-    f_sd, y_sd = (np.sqrt(v if v.ndim == 2 else v[:, None]) + np.zeros_like(found.mean) for v in variances)
-    return found.mean, f_sd, y_sd
-
-
-def pick(item: h5py.Dataset, rows: Indices) -> Floats:
-    """Return some rows of a dataset."""
-    return np.concatenate([read_rows(item, start, stop)[at] for start, stop, at in blocks(len(item), rows)])
+    mean, *variances = posterior.predict(X)
+    f_sd, y_sd = (np.sqrt(v if v.ndim == 2 else v[:, None]) + np.zeros_like(mean) for v in variances)
+    return mean, f_sd, y_sd
 
 
 def names(item: h5py.Dataset) -> list[str]:

@@ -1,8 +1,8 @@
-"""A few thousand rows that stand for all, however many there are."""
+"""A random sample of a few thousand rows, spread evenly over a file of any size."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,3 +35,8 @@ def blocks(n: int, rows: Indices) -> Iterator[tuple[int, int, Indices]]:
         stop = min(n, start + BLOCK)
         first, last = np.searchsorted(rows, (start, stop))
         yield start, stop, rows[first:last] - start
+
+
+def pick(n: int, rows: Indices, read: Callable[[int, int], NDArray]) -> NDArray:
+    """Return some of n rows, in blocks that `read` returns for [start, stop)."""
+    return np.concatenate([read(start, stop)[places] for start, stop, places in blocks(n, rows)])

@@ -30,7 +30,7 @@ from mpigp.scaling.study import Point
 
 TERMS = ("compute", "imbalance", "algebra", "master", "latency", "bandwidth")
 STEPS = 4 * 2 + 4 * 1
-FEWEST = 3  # counts, of which one can be left out of a fit
+MIN_POINTS = 3  # of cross-validation
 
 
 class Layout(NamedTuple):
@@ -133,14 +133,14 @@ def fit(points: Sequence[Point]) -> Costs:
     table = np.array([[layout.busiest, layout.steps, layout.volume] for layout in layouts])
     size = np.abs(table).max(axis=0)
     size[size == 0] = 1.0  # one rank sends nothing
-    found, _ = nnls(table / size / seconds[:, None], rest / seconds)
-    per_row, latency, per_byte = (found / size).tolist()
+    coefficients, _ = nnls(table / size / seconds[:, None], rest / seconds)
+    per_row, latency, per_byte = (coefficients / size).tolist()
     return Costs(per_row, algebra, master, latency, per_byte)
 
 
-def left_out(points: Sequence[Point]) -> dict[int, float]:
-    """Return, by ranks, how far the seconds predicted from all other points are off, relative; none from too few."""
-    if len(points) < FEWEST:
+def cross_validate(points: Sequence[Point]) -> dict[int, float]:
+    """Return, by ranks, the relative error of the seconds predicted from all other points; none from too few."""
+    if len(points) < MIN_POINTS:
         return {}
     return {
         point.ranks: fit([each for each in points if each is not point]).seconds(layout_of(point)) / point.seconds - 1

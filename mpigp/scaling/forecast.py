@@ -1,30 +1,30 @@
-"""What the fitted costs foretell for more ranks than there were, with a core for each of their threads."""
+"""The time of an evaluation on more ranks than were measured, with a core for each thread, by the fitted costs."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from mpigp.scaling.costs import TERMS, Costs, Layout, fit, layout_of, left_out
+from mpigp.scaling.costs import TERMS, Costs, Layout, cross_validate, fit, layout_of
 from mpigp.scaling.interconnects import Interconnect
 from mpigp.scaling.study import Study
 
-MOST = 4096
+MAX_RANKS = 4096
 HALF = 0.5
-BOTTLENECKS = {  # what a term's being the largest means
-    "imbalance": "whole chunks of rows: there are too few for so many ranks",
-    "algebra": "the matrices of size m that every rank makes for itself",
-    "master": "the matrices of size m that rank 0 makes while the others wait",
+BOTTLENECKS = {  # why a term can be the largest
+    "imbalance": "there are too few chunks of rows for so many ranks",
+    "algebra": "the matrices of size m that every rank computes",
+    "master": "the matrices of size m that rank 0 computes while the others wait",
     "latency": "the latency of messages",
     "bandwidth": "the bytes of messages, which depend on m and not on the rows",
 }
 
 
 class Forecast(NamedTuple):
-    """ranks : 1, 2, 4, ... to MOST;   terms : the seconds of each of TERMS;   speedup, efficiency : over one rank.
+    """ranks : 1, 2, 4, ... to MAX_RANKS;   terms : the seconds of each of TERMS;   speedup, efficiency : over one rank.
 
-    here : the costs as fitted, with this machine's own messages;   errors : of counts left out of the fit, relative
-    half : the fewest ranks with an efficiency below one half, None where there is none up to MOST
-    bottleneck : the largest term but compute there, or at MOST
+    here : the costs as fitted, with this machine's own messages;   errors : in cross-validation, by ranks, relative
+    half : the fewest ranks with an efficiency below one half, None where there is none up to MAX_RANKS
+    bottleneck : the largest term but compute there, or at MAX_RANKS
     """
 
     interconnect: Interconnect
@@ -38,17 +38,16 @@ class Forecast(NamedTuple):
     bottleneck: str
 
     @property
-    def said(self) -> str:
-        """The forecast in a sentence."""
-        to = f"to {MOST} ranks on {self.interconnect.name}"
-        reason = f"first bottleneck: {BOTTLENECKS[self.bottleneck]}"
-        if self.half is None:
-            return f"{to}: the efficiency stays above {HALF:.0%}; {reason}"
-        return f"{to}: the efficiency falls below {HALF:.0%} at {self.half} ranks; {reason}"
+    def conclusion(self) -> str:
+        """The forecast in words."""
+        falls = f"stays above {HALF:.0%} up to {MAX_RANKS}"
+        if self.half is not None:
+            falls = f"falls below {HALF:.0%} at {self.half}"
+        return f"the efficiency {falls} ranks; first bottleneck: {BOTTLENECKS[self.bottleneck]}"
 
 
 def forecast(study: Study, interconnect: Interconnect) -> Forecast:
-    """Return what a study foretells on another interconnect."""
+    """Return the forecast of a study on an interconnect."""
     here = fit(study.points)
     costs = here.on(interconnect)
     first = layout_of(study.points[0])
@@ -60,16 +59,16 @@ def forecast(study: Study, interconnect: Interconnect) -> Forecast:
     def speedup(ranks: int) -> float:
         return costs.seconds(on(1)) / costs.seconds(on(ranks)) * on(ranks).n / on(1).n
 
-    ranks = [2**power for power in range(MOST.bit_length())]
-    half = next((count for count in range(1, MOST + 1) if speedup(count) / count < HALF), None)
-    last = costs.terms(on(half or MOST))
-    each = [costs.terms(on(count)) for count in ranks]
+    ranks = [2**power for power in range(MAX_RANKS.bit_length())]
+    half = next((count for count in range(1, MAX_RANKS + 1) if speedup(count) / count < HALF), None)
+    last = costs.terms(on(half or MAX_RANKS))
+    seconds = [costs.terms(on(count)) for count in ranks]
     return Forecast(
         interconnect=interconnect,
         here=here,
-        errors=left_out(study.points),
+        errors=cross_validate(study.points),
         ranks=ranks,
-        terms={name: [terms[name] for terms in each] for name in TERMS},
+        terms={name: [terms[name] for terms in seconds] for name in TERMS},
         speedup=[speedup(count) for count in ranks],
         efficiency=[speedup(count) / count for count in ranks],
         half=half,

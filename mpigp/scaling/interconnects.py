@@ -1,4 +1,4 @@
-"""Latency and bandwidth between ranks: of some networks by name, or as `mpigp scaling probe` measured them."""
+"""Latency and bandwidth between ranks: those of known networks, or as `mpigp scaling probe` measured them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Interconnect(NamedTuple):
     source: str
 
 
-RATE = "bandwidth: the line rate of the standard"
+RATES = {  # name: latency, Gb/s of the standard, where the latency is from
+    "ethernet-10g": (25e-6, 10, "typical of MPI over TCP"),
+    "ethernet-100g": (15e-6, 100, "typical of MPI over TCP"),
+    "infiniband-hdr": (1.2e-6, 200, "typical of MPI across a switch"),
+    "slingshot": (2e-6, 200, "typical of MPI on Slingshot 11"),
+}
 NETWORKS = {
-    each.name: each
-    for each in (
-        Interconnect("ethernet-10g", 25e-6, 1.25e9, f"{RATE} (10 Gb/s); latency: a usual one of MPI over TCP"),
-        Interconnect("ethernet-100g", 15e-6, 12.5e9, f"{RATE} (100 Gb/s); latency: a usual one of MPI over TCP"),
-        Interconnect("infiniband-hdr", 1.2e-6, 25e9, f"{RATE} (200 Gb/s); latency: a usual one of MPI across a switch"),
-        Interconnect("slingshot", 2e-6, 25e9, f"{RATE} (Slingshot 11, 200 Gb/s); latency: a usual one of MPI"),
-    )
+    name: Interconnect(name, latency, rate * 1e9 / 8, f"bandwidth: the line rate, {rate} Gb/s; latency: {source}")
+    for name, (latency, rate, source) in RATES.items()
 }
 
 
@@ -40,8 +40,8 @@ def find_interconnect(name: str) -> Interconnect:
             f"`interconnect`: {name} is neither a file of `mpigp scaling probe` nor one of {', '.join(NETWORKS)}"
         )
     try:
-        found = json.loads(path.read_text("utf-8"))
-        measured = Interconnect(path.name, float(found["latency"]), float(found["bandwidth"]), "measured by a probe")
+        probe = json.loads(path.read_text("utf-8"))
+        measured = Interconnect(path.name, float(probe["latency"]), float(probe["bandwidth"]), "measured by a probe")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{name}: is no file of `mpigp scaling probe`: give one, or a network's name") from error
     return checked(measured)

@@ -53,7 +53,7 @@ def ping_pong(comm: Comm, buffer: np.ndarray) -> None:
 
 
 def timed(comm: Comm, work: Callable[[], object]) -> float:
-    """Return the median seconds of some work on rank 0, told to all; as often as a fixed time allows."""
+    """Return the median seconds of some work on rank 0, on all ranks; repeated as often as a fixed time allows."""
     work()
     comm.Barrier()
     start = time.perf_counter()

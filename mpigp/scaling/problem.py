@@ -15,6 +15,8 @@ from mpigp.data import synth
 from mpigp.data.datasets import find
 from mpigp.data.hdf5 import read_rows, reading
 from mpigp.files.blocks import write_blocks
+from mpigp.files.model_file import LATENT, parameters_section
+from mpigp.gp.parameters import Globals
 from mpigp.types import Floats
 
 NOISE = 0.1
@@ -53,10 +55,11 @@ def write_parameters(path: Path, data: Path, problem: Problem, names: tuple[str,
         Z = rng.standard_normal((problem.m, problem.q)) if sets.X is None else some(sets.X, places)
         spread = Z.var(axis=0)
         file.attrs.update(model=problem.model, jitter=JITTER)
-        file["Z"], file["beta"], file["kernel/variance"] = Z, NOISE**-2, 1.0
-        file["kernel/alpha"] = 1.0 / (problem.q * np.where(spread > 0, spread, 1.0))
+        alpha = 1.0 / (problem.q * np.where(spread > 0, spread, 1.0))
+        for name, value in parameters_section(Globals(Z, 1.0, alpha, NOISE**-2)).items():
+            file[name] = value
         if latent:
-            mu, S = (file.create_dataset(f"latent/{name}", (problem.n, problem.q), float) for name in ("mu", "S"))
+            mu, S = (file.create_dataset(name, (problem.n, problem.q), float) for name in LATENT)
             for start in range(0, problem.n, synth.BLOCK):
                 stop = min(start + synth.BLOCK, problem.n)
                 mu[start:stop] = rng.standard_normal((stop - start, problem.q))

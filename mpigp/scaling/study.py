@@ -1,6 +1,6 @@
 """A scaling study: the same evaluation on several numbers of ranks, each in a file of its own.
 
-A file `KIND-RANKS.json` of a study's folder holds all runs on so many ranks: what `mpigp evaluate --json` says of each.
+A file `KIND-RANKS.json` of a study's folder holds the figures of `mpigp evaluate --json` for all runs on so many ranks.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -23,8 +24,8 @@ from mpigp.scaling.running import Figures, RunFailed, figures
 
 FORMAT = "mpigp-scaling"
 KINDS = ("strong", "weak")
-TOLD = {"seconds", "all_seconds", "ranks", "threads", "model", "n", "m", "q", "d", "messages", "bytes", "by_rank",
-        "algebra", "cpu", "instruction_set", "versions"}  # fmt: skip
+REQUIRED = {"seconds", "all_seconds", "ranks", "threads", "model", "n", "m", "q", "d", "messages", "bytes", "by_rank",
+            "algebra", "cpu", "instruction_set", "versions"}  # fmt: skip
 
 
 class Options(NamedTuple):
@@ -50,8 +51,7 @@ class Options(NamedTuple):
 
     def of(self, ranks: int) -> Problem:
         """The problem on so many ranks."""
-        p = self.problem
-        return p if self.kind == "strong" else Problem(p.model, p.n * ranks, p.m, p.q, p.d)
+        return self.problem if self.kind == "strong" else replace(self.problem, n=self.problem.n * ranks)
 
     def path(self, ranks: int) -> Path:
         """The file of the runs on so many ranks."""
@@ -61,18 +61,9 @@ class Options(NamedTuple):
 def check_alone(options: Options) -> None:
     """Refuse a folder with files of another study, which no run of this one would replace."""
     mine = {options.path(ranks) for ranks in options.ranks}
-    p, one = options.problem, {"strong": "rows", "weak": "rows per rank"}[options.kind]
-    wanted = {
-        "kind": options.kind,
-        one: p.n,
-        "model": p.model,
-        "m": p.m,
-        "q": p.q,
-        "d": p.d,
-        "threads": options.threads,
-    }
+    one_rank = asdict(options.problem) | {"ranks": 1, "threads": options.threads}
     for path, record in read_records(options.folder).items():
-        if path not in mine and setting(record) != wanted:
+        if path not in mine and setting(record) != setting({"kind": options.kind, "runs": [one_rank]}):
             raise InputError(f"{path}: is of another study: remove it, or choose another folder")
 
 
@@ -90,30 +81,27 @@ def run(options: Options) -> Iterator[tuple[int, Figures]]:
                 words += ["--x", options.names[0], "--y", options.names[1], "--json"]
                 command = [sys.executable, "-m", "mpigp", "--ranks", ranks, *words]
                 try:
-                    found = figures([str(word) for word in command], options.timeout)
+                    run = figures([str(word) for word in command], options.timeout)
                 except RunFailed as failure:
                     raise RunFailed(f"{ranks} ranks: {failure}") from None
-                runs[ranks].append(found)
+                runs[ranks].append(run)
                 write(options, ranks, runs[ranks])
-                yield ranks, found
+                yield ranks, run
 
 
 @contextmanager
 def files(options: Options) -> Iterator[dict[Problem, tuple[Path, Path]]]:
     """Hold the data and parameter files of all problems, in the study's folder, which all nodes see."""
     with tempfile.TemporaryDirectory(prefix=".files-", dir=options.folder) as name:
-        found: dict[Problem, tuple[Path, Path]] = {}
-        for ranks in options.ranks:
-            problem = options.of(ranks)
-            if problem in found:
-                continue
+        paths: dict[Problem, tuple[Path, Path]] = {}
+        for problem in dict.fromkeys(options.of(ranks) for ranks in options.ranks):
             data, params = options.data, Path(name) / f"parameters-{problem.n}.h5"
             if data is None:
                 data = Path(name) / f"data-{problem.n}.h5"
                 write_data(data, problem)
             write_parameters(params, data, problem, options.names)
-            found[problem] = data, params
-        yield found
+            paths[problem] = data, params
+        yield paths
 
 
 def write(options: Options, ranks: int, runs: list[Figures]) -> None:
@@ -174,9 +162,8 @@ def read_study(folder: Path) -> Study:
     points = sorted((point_of(record["runs"]) for record in records.values()), key=lambda point: point.ranks)
     for path, record in records.items():
         if setting(record) != setting(first):
-            raise InputError(
-                f"{path}: is of another study than {next(iter(records))}: give each study a folder of its own"
-            )
+            other = next(iter(records))
+            raise InputError(f"{path}: is of another study than {other}: give each study a folder of its own")
     return Study(first["kind"], points, str(first["command"]))
 
 
@@ -190,9 +177,9 @@ def read_record(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text("utf-8"))
         if record["format"] != FORMAT or record["kind"] not in KINDS or not record["runs"]:
-            raise ValueError("not of this form")
-        if any(TOLD - run.keys() for run in record["runs"]):
-            raise ValueError("not all that is needed")
+            raise ValueError("not of this format")
+        if any(REQUIRED - run.keys() for run in record["runs"]):
+            raise ValueError("incomplete")
         point_of(record["runs"])
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}: check its permissions") from error
@@ -209,8 +196,7 @@ def point_of(runs: list[Figures]) -> Point:
 
 
 def setting(record: dict[str, Any]) -> dict[str, Any]:
-    """Return what all runs of a study have in common."""
+    """Return the settings that all runs of a study have in common."""
     run = record["runs"][0]
     rows = run["n"] if record["kind"] == "strong" else run["n"] // run["ranks"]
-    found = {"kind": record["kind"], "rows per rank" if record["kind"] == "weak" else "rows": rows}
-    return found | {name: run[name] for name in ("model", "m", "q", "d", "threads")}
+    return {"kind": record["kind"], "rows": rows} | {name: run[name] for name in ("model", "m", "q", "d", "threads")}

@@ -1,4 +1,4 @@
-"""A study in numbers: speed-up, efficiency, the shares of the phases and the balance of the load at each count."""
+"""A study in numbers: speed-up, efficiency, shares of the phases and load balance on each number of ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PHASES_HEAD = ("ranks", *GROUPS, "balance", "balance of rows", "messages sent", 
 
 
 class Line(NamedTuple):
-    """One count.
+    """One number of ranks.
 
     spread : the middle half of all evaluations, as a share of their median
     speedup : over the fewest ranks, times their number; of a weak study by the rows in a second
@@ -50,16 +50,16 @@ def summary(study: Study) -> list[Line]:
 
 
 def line(point: Point, first: Point) -> Line:
-    """Return the line of one count; speed-up and efficiency are over the first, whose efficiency is 1."""
-    told = point.run["by_rank"]
-    groups = {name: sum(np.array(told["seconds"][phase]) for phase in phases) for name, phases in GROUPS.items()}
+    """Return the line of one number of ranks; speed-up and efficiency are over the first, whose efficiency is 1."""
+    by_rank = point.run["by_rank"]
+    groups = {name: sum(np.array(by_rank["seconds"][phase]) for phase in phases) for name, phases in GROUPS.items()}
     total = sum(float(np.sum(seconds)) for seconds in groups.values())
     faster = first.seconds / point.seconds * point.problem.n / first.problem.n
     low, high = np.quantile(point.all_seconds, [0.25, 0.75])
     return Line(
         ranks=point.ranks,
-        cores=told["cores"],
-        nodes=len(set(told["nodes"])),
+        cores=by_rank["cores"],
+        nodes=len(set(by_rank["nodes"])),
         rows=point.problem.n,
         seconds=point.seconds,
         spread=float(high - low) / point.seconds,
@@ -67,32 +67,31 @@ def line(point: Point, first: Point) -> Line:
         efficiency=faster * first.ranks / point.ranks,
         shares={name: float(np.sum(seconds)) / total for name, seconds in groups.items()},
         balance=balance(np.asarray(groups["compute"])),
-        balance_of_rows=balance(np.array(told["rows"], float)),
+        balance_of_rows=balance(np.array(by_rank["rows"], float)),
         messages=point.run["messages"],
         bytes=point.run["bytes"],
-        memory=max(told["memory"]),
+        memory=max(by_rank["memory"]),
         shared=layout_of(point).shared,
     )
 
 
 def cells(line: Line) -> tuple[str, ...]:
-    """Return a line for reading, under HEAD."""
+    """Return the cells of a line under HEAD."""
     cores = f"{line.cores} shared" if line.shared else str(line.cores)
-    return (
-        str(line.ranks), cores, str(line.nodes), str(line.rows), f"{line.seconds:.4g}", f"±{50 * line.spread:.1f} %",
-        f"{line.speedup:.2f}", f"{line.efficiency:.3f}", f"{line.memory / 1e6:.0f}",
-    )  # fmt: skip
+    counts = (str(line.ranks), cores, str(line.nodes), str(line.rows))
+    times = (f"{line.seconds:.4g}", f"±{50 * line.spread:.1f} %", f"{line.speedup:.2f}", f"{line.efficiency:.3f}")
+    return (*counts, *times, f"{line.memory / 1e6:.0f}")
 
 
 def phase_cells(line: Line) -> tuple[str, ...]:
-    """Return a line for reading, under PHASES_HEAD."""
+    """Return the cells of a line under PHASES_HEAD."""
     shares = (f"{100 * line.shares[name]:.1f} %" for name in GROUPS)
     balances = (f"{line.balance:.3f}", f"{line.balance_of_rows:.3f}")
     return (str(line.ranks), *shares, *balances, str(line.messages), f"{line.bytes / 1e3:.1f}")
 
 
 def markdown(lines: Sequence[Line]) -> str:
-    """Return two tables in Markdown: what was measured, and where the time went."""
+    """Return two tables in Markdown: the measurements, and the shares of the phases."""
     tables = []
     for head, read in ((HEAD, cells), (PHASES_HEAD, phase_cells)):
         rows = [head, ["---:"] * len(head), *map(read, lines)]

@@ -114,7 +114,7 @@ def test_input_errors_of_some_ranks_are_raised_on_all(tmp_path: Path) -> None:
         "import sys\n"
         "from pathlib import Path\n"
         "from mpigp.errors import InputError\n"
-        "from mpigp.mpi.communicator import together, world\n"
+        "from mpigp.mpi.communicator import raise_on_all_ranks, world\n"
         "comm = world()\n"
         "try:\n"
         "    with together(comm):\n"

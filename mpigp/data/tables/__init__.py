@@ -21,7 +21,7 @@ FORMATS = {
 
 
 def open_table(path: Path, kind: str | None, delimiter: str | None, header: bool | None) -> Table:
-    """Open a table; what is None is told from the file's name and its first row."""
+    """Open a table; what is None is determined by the file's name and its first row."""
     if not path.is_file():
         raise InputError(f"{path}: {'is not a file' if path.exists() else 'does not exist'}: check the path")
     suffix = path.suffix.lower()

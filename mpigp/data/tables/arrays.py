@@ -11,15 +11,17 @@ from typing import IO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpigp.data.tables.table import Block, Table, narrowest, reading
+from mpigp.data.tables.table import Table, narrowest, reading
 from mpigp.errors import InputError
 
 
 class NpyTable(Table):
     """An array in an NPY file, mapped into memory rather than read."""
 
+    kind = "NPY"
+
     def __init__(self, path: Path) -> None:
-        with reading(path, "NPY"):
+        with reading(path, self.kind):
             array = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(array, np.ndarray) or array.ndim not in (1, 2) or array.dtype.kind not in "biuf":
             raise InputError(f"{path}: holds no array of numbers with rows and columns: save one")
@@ -32,11 +34,10 @@ class NpyTable(Table):
     def dtype(self, columns: Sequence[int]) -> np.dtype:
         return narrowest([self.array.dtype])
 
-    def blocks(self, columns: Sequence[int], label: int | None) -> Iterator[Block]:
+    def read(self, columns: Sequence[int]) -> Iterator[tuple[list[NDArray], int]]:
         for first in range(0, len(self.array), self.step):
             block = self.array[first : first + self.step]
-            labels = None if label is None else np.array(block[:, label])
-            yield Block(block[:, columns].astype(np.float64), labels, first + len(block))
+            yield list(block[:, columns].T), first + len(block)
 
 
 class Member(NamedTuple):
@@ -63,10 +64,12 @@ class NpzTable(Table):
     The name of an array stands for all its columns.
     """
 
+    kind = "NPZ"
+
     def __init__(self, path: Path) -> None:
         self.members: dict[str, Member] = {}
         width = 0
-        with reading(path, "NPZ"), zipfile.ZipFile(path) as archive:
+        with reading(path, self.kind), zipfile.ZipFile(path) as archive:
             for file in archive.namelist():
                 with archive.open(file) as stream:
                     shape, fortran, dtype = read_header(stream)
@@ -102,13 +105,12 @@ class NpzTable(Table):
     def dtype(self, columns: Sequence[int]) -> np.dtype:
         return narrowest([member.dtype for member in self.holding(columns).values()])
 
-    def blocks(self, columns: Sequence[int], label: int | None) -> Iterator[Block]:
-        wanted = [*columns] if label is None else [*columns, label]
-        total = self.rows(wanted)
-        with reading(self.path, "NPZ"), zipfile.ZipFile(self.path) as archive, ExitStack() as stack:
+    def read(self, columns: Sequence[int]) -> Iterator[tuple[list[NDArray], int]]:
+        total = self.rows(columns)
+        with zipfile.ZipFile(self.path) as archive, ExitStack() as stack:
             streams: list[tuple[IO[bytes], np.dtype, list[int]]] = []
-            for member in self.holding(wanted).values():
-                for offset, stripe in member.stripes({*wanted}):
+            for member in self.holding(columns).values():
+                for offset, stripe in member.stripes({*columns}):
                     stream = stack.enter_context(archive.open(member.file))
                     stream.seek(offset)
                     streams.append((stream, member.dtype, stripe))
@@ -120,8 +122,7 @@ class NpzTable(Table):
                     block = numbers.reshape(count, len(stripe))
                     block = block.astype(str) if dtype.kind == "S" else block
                     fields.update(zip(stripe, block.T, strict=True))
-                values = self.stack([fields[column] for column in columns], columns, first)
-                yield Block(values, None if label is None else fields[label], first + count)
+                yield [fields[column] for column in columns], first + count
 
 
 def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:

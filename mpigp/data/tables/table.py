@@ -1,4 +1,4 @@
-"""What all tables have in common: numbered columns, which may have names, and rows that come in blocks.
+"""The common part of all tables: numbered columns, which may have names, and rows that are read in blocks.
 
 Messages count rows from 1 and columns from 0.
 """
@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpigp.errors import InputError
-
-Array = NDArray[np.float64]
+from mpigp.types import Floats
 
 MISSING = {"", "na", "n/a", "null"}  # besides "nan", which float() understands
 BLOCK_FIELDS = 2**18  # about so many fields are in memory
@@ -29,7 +28,7 @@ BLOCK_ROWS = 2**14
 class Block(NamedTuple):
     """Consecutive rows of a table."""
 
-    values: Array  # (rows, columns asked for), NaN where missing
+    values: Floats  # (rows, columns), NaN where missing
     labels: NDArray | None  # (rows,) numbers or text
     done: int  # how much of the table, in its unit, has been read
 
@@ -40,6 +39,7 @@ class Table(ABC):
     `names` are the columns' names where they are known; `groups` are names that stand for several columns.
     """
 
+    kind: str  # of file, for messages
     unit = "row"
     names: list[str] | None = None
 
@@ -54,8 +54,18 @@ class Table(ABC):
         """Number of rows of these columns; None where only reading can tell."""
 
     @abstractmethod
+    def read(self, columns: Sequence[int]) -> Iterator[tuple[list[Any], int]]:
+        """Yield blocks of rows: the fields of each column, and how much of the table has been read, in its unit."""
+
     def blocks(self, columns: Sequence[int], label: int | None) -> Iterator[Block]:
-        """The rows from first to last: these columns as numbers, and the labels as they are."""
+        """Yield the rows from first to last: these columns as numbers, and the labels as they are."""
+        first = 0
+        with reading(self.path, self.kind):
+            for fields, done in self.read([*columns] if label is None else [*columns, label]):
+                pairs = zip(columns, fields, strict=False)  # the labels come last
+                values = np.stack([self.numbers(column, each, first) for column, each in pairs], axis=1)
+                yield Block(values, None if label is None else self.labels(fields[-1]), done)
+                first += len(values)
 
     def size(self, columns: Sequence[int]) -> int | None:
         """How much there is to read, in the table's unit."""
@@ -66,16 +76,15 @@ class Table(ABC):
         return np.dtype(np.float64)
 
     def name(self, column: int) -> str:
-        """What to call a column in a message."""
+        """The name of a column in messages."""
         return self.names[column] if self.names else str(column)
 
-    def stack(self, fields: Sequence[NDArray | Sequence[Any]], columns: Sequence[int], first: int) -> Array:
-        """The fields of these columns as numbers (rows, columns); the first of them stand in row `first`."""
-        pairs = zip(fields, columns, strict=True)
-        return np.stack([self.numbers(values, column, first) for values, column in pairs], axis=1)
+    def labels(self, fields: Any) -> NDArray:
+        """Return the fields of a column as labels."""
+        return np.array(fields)
 
-    def numbers(self, values: NDArray | Sequence[Any], column: int, first: int) -> Array:
-        """The fields of one column, which are numbers or text, as numbers."""
+    def numbers(self, column: int, values: Any, first: int) -> Floats:
+        """Return the fields of a column from row `first` on, which are numbers or text, as numbers."""
         if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
             return values.astype(np.float64)
         texts = ["" if value is None else str(value) for value in values]
@@ -113,7 +122,7 @@ def narrowest(dtypes: Sequence[np.dtype]) -> np.dtype:
 
 @contextmanager
 def reading(path: Path, kind: str) -> Iterator[None]:
-    """Turn what goes wrong inside a damaged or foreign file into one line that names it."""
+    """Turn the errors of a damaged or foreign file into an InputError that names it."""
     try:
         yield
     except InputError:

@@ -6,12 +6,10 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
-import numpy as np
-
-from mpigp.data.tables.table import MISSING, Block, Table, number, reading
+from mpigp.data.tables.table import MISSING, Table, number, reading
 from mpigp.errors import InputError
 
 
@@ -21,11 +19,11 @@ class CsvTable(Table):
     `header` says whether the first row names the columns; None lets the row itself tell.
     """
 
-    unit = "B"
+    kind, unit = "CSV", "B"
 
     def __init__(self, path: Path, delimiter: str, header: bool | None) -> None:
         self.delimiter = delimiter
-        with reading(path, "CSV"), path.open("rb") as file:
+        with reading(path, self.kind), path.open("rb") as file:
             names = [field.strip() for field in next(self.records(file), [])]
         if not names:
             raise InputError(f"{path}: is empty: give a file with rows")
@@ -44,23 +42,20 @@ class CsvTable(Table):
     def size(self, columns: Sequence[int]) -> int:
         return self.path.stat().st_size
 
-    def blocks(self, columns: Sequence[int], label: int | None) -> Iterator[Block]:
-        first = 0
-        with reading(self.path, "CSV"), self.path.open("rb") as file:
+    def read(self, columns: Sequence[int]) -> Iterator[tuple[list[list[str]], int]]:
+        rows = count(1)
+        with self.path.open("rb") as file:
             records = self.records(file)
             if self.header:
                 next(records)
             while block := list(islice(records, self.step)):
-                for row, record in enumerate(block, first + 1):
+                for record, row in zip(block, rows, strict=False):
                     if len(record) != self.width:
                         raise InputError(
                             f"{self.path}, row {row}: has {len(record)} fields, the first row of the file "
                             f"{self.width}: correct the row, or choose `delimiter`"
                         )
-                values = self.stack([[record[c] for record in block] for c in columns], columns, first)
-                labels = None if label is None else np.array([record[label] for record in block])
-                first += len(block)
-                yield Block(values, labels, file.tell())
+                yield [[record[column] for record in block] for column in columns], file.tell()
 
 
 def are_names(fields: list[str]) -> bool:

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from mpigp.chunks import chunk_rows, share
 from mpigp.errors import InputError
 from mpigp.mpi.distributed_rows import DistributedRows
-from mpigp.types import Comm, Floats, Words
+from mpigp.types import Comm, Floats, Integers
 
 ROWS_STREAM = 2  # keeps these random numbers apart from others of the same seed
 GREEDY_ROWS = 20_000
@@ -151,6 +151,6 @@ def _check(n: int, m: int) -> None:
         raise InputError(f"inducing: is {m}, but there are {n} rows: give at most as many inducing points as rows")
 
 
-def _draw(n: int, m: int, seed: int) -> Words:
+def _draw(n: int, m: int, seed: int) -> Integers:
     """Return m of the numbers below n, in order."""
     return np.sort(np.random.default_rng([seed, ROWS_STREAM]).choice(n, m, replace=False, shuffle=False))

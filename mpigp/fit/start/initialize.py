@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpigp.data.hdf5 import reading
 from mpigp.data.streams import Columns
-from mpigp.files.model_file import read_latent
+from mpigp.files.model_file import open_model
 from mpigp.fit.options import Options
 from mpigp.fit.start import inducing
 from mpigp.fit.start.pca import pca, random_latent
@@ -42,8 +41,8 @@ def latent(Y: DistributedRows, options: Options, seed: int) -> tuple[Floats, Flo
     elif init == "random":
         mu = random_latent(Y.n, Y.share, q, seed)
     else:
-        with raise_on_all_ranks(Y.comm), reading(init) as file:
-            return read_latent(file, Y.n, q, *Y.share)
+        with raise_on_all_ranks(Y.comm), open_model(init, n=Y.n, q=q) as model:
+            return model.latent(*Y.share)
     return np.ascontiguousarray(mu), np.full(mu.shape, LATENT_VARIANCE)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpigp.files.model_file import Standardization
 from mpigp.fit.options import Mode
+from mpigp.gp.standardization import Standardization
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.types import Floats
 

@@ -1,0 +1,96 @@
+"""What an HDF5 file holds, as plain Python values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from mpigp.data.hdf5 import plain
+from mpigp.errors import InputError
+from mpigp.files import model_file
+
+BLOCK = 2**20  # numbers in memory at a time
+
+
+def describe(path: Path, summary: bool = True) -> dict[str, Any]:
+    """The kind of a file, its rows, attributes and datasets, and a model's parameters.
+
+    Parameters
+    ----------
+    path : the file
+    summary : whether to read every number for the datasets' minima, means and maxima
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: {'is not a file' if path.exists() else 'does not exist'}: check the path")
+    if not h5py.is_hdf5(path):
+        raise InputError(f"{path}: is not an HDF5 file: `mpigp convert` makes one of CSV, NPY, NPZ or Parquet")
+    try:
+        with h5py.File(path, "r") as file:
+            found: list[h5py.Dataset] = []
+            file.visititems(lambda _, item: found.append(item) if isinstance(item, h5py.Dataset) else None)
+            kind = kind_of(file)
+            result: dict[str, Any] = {"file": str(path), "kind": kind, "rows": row_count(file)}
+            if kind == "model":
+                result["parameters"] = model_file.summary(file)
+            result["attributes"] = {name: plain(value) for name, value in file.attrs.items()}
+            result["datasets"] = {item.name: dataset_of(item, summary) for item in found}
+            return result
+    except (OSError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path}: cannot be read: {reason}: check whether the file is whole") from error
+
+
+def kind_of(file: h5py.File) -> str:
+    """`model`, `gradients`, `result` (of predict, reconstruct or embed), `data`, or `other`."""
+    if plain(file.attrs.get("format")) == model_file.FORMAT:
+        return "model"
+    if "gradient" in file and "bound" in file:
+        return "gradients"
+    if model_file.MU in file or ("mean" in file and "variance" in file):
+        return "result"
+    return "data" if "Y" in file or "X" in file else "other"
+
+
+def row_count(file: h5py.File) -> int | None:
+    """Rows of the data that a file holds or was made of, None where it does not tell."""
+    if "n" in file.attrs:
+        return int(file.attrs["n"])
+    for name in ("Y", "X", "mean", model_file.MU):
+        if isinstance(file.get(name), h5py.Dataset) and file[name].ndim:
+            return len(file[name])
+    return None
+
+
+def dataset_of(dataset: h5py.Dataset, summary: bool) -> dict[str, Any]:
+    """Shape, type and attributes of a dataset; its value where it is one, else a summary of its numbers."""
+    result: dict[str, Any] = {"shape": list(dataset.shape or ()), "dtype": str(dataset.dtype)}
+    if dataset.attrs:
+        result["attributes"] = {name: plain(value) for name, value in dataset.attrs.items()}
+    if dataset.shape == ():
+        result["value"] = plain(dataset[()])
+    elif summary and dataset.size and dataset.dtype.kind in "biuf":
+        result |= summarise(dataset)
+    return result
+
+
+def summarise(dataset: h5py.Dataset) -> dict[str, Any]:
+    """Minimum, mean and maximum of the finite numbers, and the number of NaN and of infinite ones.
+
+    The dataset is read in blocks of whole rows. Where nothing is finite the three are None.
+    """
+    rows = max(BLOCK // max(dataset.size // len(dataset), 1), 1)
+    low, high, total, finite, nan = np.inf, -np.inf, 0.0, 0, 0
+    for first in range(0, len(dataset), rows):
+        block = dataset[first : first + rows].astype(np.float64)
+        good = block[np.isfinite(block)]
+        nan += int(np.isnan(block).sum())
+        finite += good.size
+        total += float(good.sum())
+        low, high = float(good.min(initial=low)), float(good.max(initial=high))
+    result: dict[str, Any] = {"min": None, "mean": None, "max": None}
+    if finite:
+        result = {"min": low, "mean": total / finite, "max": high}
+    return result | {"nan": nan, "infinite": dataset.size - finite - nan}

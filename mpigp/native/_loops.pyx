@@ -1,0 +1,306 @@
+# cython: boundscheck=False, wraparound=False, initializedcheck=False, embedsignature=True, cdivision=True
+"""The compiled loops over rows, for NumPy arrays; mpigp.kernels.rbf has the formulas."""
+
+import numpy as np
+
+from libc.stdint cimport int64_t
+
+from mpigp.native._shapes cimport check_matrix, check_vector, expect
+
+loops = fastest_loops()
+
+instruction_set, FINE = loops.name.decode(), FINE_SCALE
+
+
+def workspace(int64_t m, int64_t q, int64_t d, int64_t groups=1, int64_t matrices=1):
+    """Doubles of workspace that one thread needs, for rows of so many groups and sums of so many m × m matrices."""
+    return needed_workspace(m, q, d, groups, matrices)
+
+
+cdef class Kernel:
+    """Z (m, q) minus center (q,), and alpha (q,), held for the calls of one evaluation."""
+
+    cdef rbf_t k
+    cdef readonly object Z, center, alpha
+
+    def __init__(self, const double[:, ::1] Z not None, const double[::1] center, const double[::1] alpha):
+        cdef int64_t m = Z.shape[0], q = Z.shape[1]
+        check_vector("center", center, q)
+        check_vector("alpha", alpha, q)
+        self.Z, self.center, self.alpha = np.asarray(Z), np.asarray(center), np.asarray(alpha)
+        self.k.m, self.k.q, self.k.Z, self.k.center, self.k.alpha = m, q, &Z[0, 0], &center[0], &alpha[0]
+
+
+cdef class Rows:
+    """The rows of a rank: mu (n, q), S (n, q) or None, Y (n, d), in chunks of `chunk` rows; all ranks have `all_chunks`.
+
+    observed : (n, groups) or None, the weight of each row in each group of ψ2's sums
+    """
+
+    cdef rows_t r
+    cdef readonly object mu, S, Y, observed
+    cdef readonly int64_t chunk, all_chunks
+
+    def __init__(self, const double[:, ::1] mu not None, const double[:, ::1] S, const double[:, ::1] Y not None,
+                 int64_t chunk, int64_t all_chunks, const double[:, ::1] observed=None):
+        cdef int64_t n = mu.shape[0], groups = 1 if observed is None else observed.shape[1]
+        check_matrix("Y", Y, n, Y.shape[1])
+        if chunk < 1 or all_chunks < 1:
+            raise ValueError(f"chunk = {chunk} and all_chunks = {all_chunks}, expected at least 1")
+        self.mu, self.Y, self.chunk, self.all_chunks = np.asarray(mu), np.asarray(Y), chunk, all_chunks
+        self.r.n, self.r.d, self.r.chunk, self.r.all_chunks, self.r.groups = n, Y.shape[1], chunk, all_chunks, groups
+        self.r.mu, self.r.Y, self.r.S, self.r.observed = &mu[0, 0], &Y[0, 0], NULL, NULL
+        if S is not None:
+            check_matrix("S", S, n, mu.shape[1])
+            self.S, self.r.S = np.asarray(S), &S[0, 0]
+        if observed is not None:
+            check_matrix("observed", observed, n, groups)
+            self.observed, self.r.observed = np.asarray(observed), &observed[0, 0]
+
+
+# The work of one thread. `span` is (first, last, space): the chunks [first, last), and the workspace. `part` is
+# (first, last, accumulators, scale, space), with the fixed-point accumulators and scales of the sums. A loop that adds
+# sums returns how many overflowed.
+
+
+cdef part_t chunks_of(Kernel kernel, Rows rows, span, int64_t d, int64_t groups, int64_t matrices=1) except *:
+    """Return the chunks of a span with its workspace, for d outputs, so many groups, and sums of so many matrices."""
+    cdef part_t p
+    cdef int64_t first, last
+    cdef double[::1] space
+    first, last, space = span
+    cdef int64_t chunks = (rows.r.n + rows.r.chunk - 1) // rows.r.chunk
+    cdef int64_t needed = needed_workspace(kernel.k.m, kernel.k.q, d, groups, matrices)
+    check_matrix("mu", rows.mu, rows.r.n, kernel.k.q)
+    if not 0 <= first <= last <= chunks:
+        raise ValueError(f"first = {first} and last = {last}, expected a range of the {chunks} chunks")
+    if space.shape[0] < needed:
+        raise ValueError(f"space has shape ({space.shape[0]},), expected at least ({needed},)")
+    p.first, p.last, p.space, p.accumulators, p.scale, p.per_sum = first, last, &space[0], NULL, NULL, 0
+    return p
+
+
+cdef part_t adding(Kernel kernel, Rows rows, part, int64_t sums, int per_sum, int64_t matrices=1) except *:
+    """Return a part whose chunks add to so many sums, of one or two accumulators each."""
+    cdef int64_t[::1] accumulators
+    cdef const double[::1] scale
+    first, last, accumulators, scale, space = part
+    cdef part_t p = chunks_of(kernel, rows, (first, last, space), rows.r.d, rows.r.groups, matrices)
+    expect("accumulators", (accumulators.shape[0],), (per_sum * sums,))
+    check_vector("scale", scale, sums)
+    p.accumulators, p.scale, p.per_sum = &accumulators[0], &scale[0], per_sum
+    return p
+
+
+cdef int64_t pairs_of(Kernel kernel) noexcept:
+    return kernel.k.m * (kernel.k.m + 1) // 2
+
+
+cdef const double *whitening(Kernel kernel, const double[:, ::1] inverse) except? NULL:
+    if inverse is None:
+        return NULL
+    check_matrix("inverse", inverse, kernel.k.m, kernel.k.m)
+    return &inverse[0, 0]
+
+
+def regression_statistics(Kernel kernel not None, Rows rows not None, const double[:, ::1] inverse, part):
+    """Add AAᵀ (packed lower triangle) and AY (m, d), A = L⁻¹K with `inverse` and A = K without."""
+    cdef part_t p = adding(kernel, rows, part, pairs_of(kernel) + kernel.k.m * rows.r.d, 1)
+    cdef const double *L_inverse = whitening(kernel, inverse)
+    cdef int64_t overflows
+    with nogil:
+        overflows = loops.regression_statistics(&kernel.k, &rows.r, &p, L_inverse)
+    return overflows
+
+
+def regression_gradient(Kernel kernel not None, Rows rows not None, const double[:, ::1] inverse,
+                        const double[:, ::1] weight, const double[:, ::1] weight_psi1Y, const double[:, ::1] fit,
+                        part):
+    """Add the gradients of Z (m, q) and alpha (q,) through ∂F/∂K, and with `inverse` AE (m, d).
+
+    ∂F/∂K = weight A + weight_psi1Y Eᵀ, E = Y − Aᵀ fit, with `inverse`; weight K + weight_psi1Y Yᵀ without.
+    """
+    cdef int64_t m = kernel.k.m, q = kernel.k.q, d = rows.r.d, overflows
+    cdef part_t p = adding(kernel, rows, part, m * q + q + (0 if inverse is None else m * d), 2)
+    cdef const double *L_inverse = whitening(kernel, inverse)
+    check_matrix("weight", weight, m, m)
+    check_matrix("weight_psi1Y", weight_psi1Y, m, d)
+    check_matrix("fit", fit, m, d)
+    with nogil:
+        overflows = loops.regression_gradient(&kernel.k, &rows.r, &p, L_inverse, &weight[0, 0], &weight_psi1Y[0, 0],
+                                              &fit[0, 0])
+    return overflows
+
+
+def regression_moments(Kernel kernel not None, Rows rows not None, span, const double[:, ::1] factor,
+                       const double[:, ::1] weights not None, double[:, ::1] mean, double[::1] explained):
+    """Set mean (n, d) = K weights and explained (n,) = |factor K|², of a lower triangular factor (m, m)."""
+    cdef int64_t m = kernel.k.m, d = weights.shape[1]
+    cdef part_t p = chunks_of(kernel, rows, span, d, 1)
+    check_matrix("factor", factor, m, m)
+    check_matrix("weights", weights, m, d)
+    check_matrix("mean", mean, rows.r.n, d)
+    check_vector("explained", explained, rows.r.n)
+    with nogil:
+        loops.regression_moments(&kernel.k, &rows.r, &p, &factor[0, 0], &weights[0, 0], d, &mean[0, 0], &explained[0])
+
+
+def gplvm_statistics(Kernel kernel not None, Rows rows not None, part):
+    """Add Σψ2 (packed lower triangle, without its factor of Z alone), Σψ1Y and KL (whole nats, the remainder)."""
+    cdef int64_t groups = rows.r.groups, overflows
+    cdef part_t p = adding(kernel, rows, part, pairs_of(kernel) * groups + kernel.k.m * rows.r.d + 2, 1, groups)
+    check_matrix("S", rows.S, rows.r.n, kernel.k.q)
+    with nogil:
+        overflows = loops.gplvm_statistics(&kernel.k, &rows.r, &p)
+    return overflows
+
+
+cdef int check_gplvm(Kernel kernel, Rows rows, const double[:, ::1] weight_psi2, const double[:, ::1] weight_psi1Y,
+                     const double[:, ::1] grad_mu, const double[:, ::1] grad_S) except -1:
+    cdef int64_t n = rows.r.n, q = kernel.k.q
+    check_matrix("S", rows.S, n, q)
+    check_matrix("weight_psi2", weight_psi2, pairs_of(kernel), rows.r.groups)
+    check_matrix("weight_psi1Y", weight_psi1Y, kernel.k.m, rows.r.d)
+    check_matrix("grad_mu", grad_mu, n, q)
+    return check_matrix("grad_S", grad_S, n, q)
+
+
+def gplvm_gradient(Kernel kernel not None, Rows rows not None, const double[:, ::1] weight_psi2,
+                   const double[:, ::1] weight_psi1Y, double[:, ::1] grad_mu, double[:, ::1] grad_S,
+                   part):
+    """Add the gradients of Z (m, q) and alpha (q,), and set those of mu and S (n, q) of these rows.
+
+    weight_psi2 : (pairs, groups)
+    """
+    cdef part_t p = adding(kernel, rows, part, kernel.k.m * kernel.k.q + kernel.k.q, 2)
+    cdef int64_t overflows
+    check_gplvm(kernel, rows, weight_psi2, weight_psi1Y, grad_mu, grad_S)
+    with nogil:
+        overflows = loops.gplvm_gradient(&kernel.k, &rows.r, &p, &weight_psi2[0, 0], &weight_psi1Y[0, 0],
+                                         &grad_mu[0, 0], &grad_S[0, 0])
+    return overflows
+
+
+def gplvm_bounds(Kernel kernel not None, Rows rows not None, span, const double[:, ::1] weight_psi2,
+                 const double[:, ::1] weight_psi1Y, out):
+    """Set out: each row's term of the bound (n,), and its gradients by mu and S (n, q); weight_psi2 is (pairs, groups)."""
+    cdef double[::1] values
+    cdef double[:, ::1] grad_mu, grad_S
+    values, grad_mu, grad_S = out
+    cdef part_t p = chunks_of(kernel, rows, span, rows.r.d, rows.r.groups)
+    check_gplvm(kernel, rows, weight_psi2, weight_psi1Y, grad_mu, grad_S)
+    check_vector("values", values, rows.r.n)
+    with nogil:
+        loops.gplvm_bounds(&kernel.k, &rows.r, &p, &weight_psi2[0, 0], &weight_psi1Y[0, 0], &grad_mu[0, 0],
+                           &grad_S[0, 0], &values[0])
+
+
+def gplvm_moments(Kernel kernel not None, Rows rows not None, span, const double[:, ::1] weights not None,
+                  const double[:, ::1] weights_psi2 not None, double[:, ::1] mean, double[:, ::1] second):
+    """Set mean (n, d) = ψ1 weights (m, d), and second (n, k), the sums of weights_psi2 (k, pairs) ψ2 over the pairs."""
+    cdef int64_t d = weights.shape[1], k = weights_psi2.shape[0]
+    cdef part_t p = chunks_of(kernel, rows, span, max(d, rows.r.d), max(k, rows.r.groups))
+    check_matrix("S", rows.S, rows.r.n, kernel.k.q)
+    check_matrix("weights", weights, kernel.k.m, d)
+    check_matrix("weights_psi2", weights_psi2, k, pairs_of(kernel))
+    check_matrix("mean", mean, rows.r.n, d)
+    check_matrix("second", second, rows.r.n, k)
+    with nogil:
+        loops.gplvm_moments(&kernel.k, &rows.r, &p, &weights[0, 0], d, &weights_psi2[0, 0], k, &mean[0, 0],
+                            &second[0, 0])
+
+
+# The kernel between points
+
+
+def covariance(const double[:, ::1] Z not None, const double[:, ::1] X not None, const double[::1] alpha):
+    """Return K (m, n), k(z, x) = exp(−½ Σ_q α_q (z_q − x_q)²), between the rows of Z (m, q) and X (n, q)."""
+    cdef int64_t m = Z.shape[0], n = X.shape[0], q = Z.shape[1], i, j, k
+    check_matrix("X", X, n, q)
+    check_vector("alpha", alpha, q)
+    K = np.zeros((m, n))
+    cdef double[:, ::1] out = K
+    cdef double[:, ::1] XT = np.empty((q, n))
+    cdef double *row
+    cdef const double *column
+    cdef double weight, z, u
+    for j in range(n):
+        for k in range(q):
+            XT[k, j] = X[j, k]
+    for i in range(m):
+        row = &out[i, 0]
+        for k in range(q):
+            column, weight, z = &XT[k, 0], -0.5 * alpha[k], Z[i, k]
+            for j in range(n):
+                u = z - column[j]
+                row[j] += weight * (u * u)
+    loops.exponential(&out[0, 0], &out[0, 0], m * n, 1)
+    return K
+
+
+def gram_gradient(const double[:, ::1] G, const double[:, ::1] Z not None, const double[::1] alpha):
+    """Return the gradients of Z (m, q) and alpha (q,) through K_mm, given G = ∂F/∂K ∘ K (m, m), symmetric.
+
+    ∂F/∂Z_mq = −2 α_q Σ_m' G_mm' (Z_mq − Z_m'q)          ∂F/∂α_q = −½ Σ_mm' G_mm' (Z_mq − Z_m'q)²
+    """
+    cdef int64_t m = Z.shape[0], q = Z.shape[1], i, j, k
+    check_matrix("G", G, m, m)
+    check_vector("alpha", alpha, q)
+    by_Z, by_alpha = np.zeros((m, q)), np.zeros(q)
+    cdef double[:, ::1] dZ = by_Z
+    cdef double[::1] da = by_alpha
+    cdef double u, g
+    for i in range(m):
+        for j in range(m):
+            for k in range(q):
+                u = Z[i, k] - Z[j, k]
+                g = G[i, j] * u
+                dZ[i, k] += g
+                da[k] += g * u
+    for k in range(q):
+        da[k] *= -0.5
+        for i in range(m):
+            dZ[i, k] *= -2 * alpha[k]
+    return by_Z, by_alpha
+
+
+# Vectors
+
+
+def exponential(const double[::1] x not None, double[::1] out, int64_t repeat=1):
+    """Put the exponential of x (n,) into out (n,) by the exponential of the loops, `repeat` times over (to measure it)."""
+    check_vector("out", out, x.shape[0])
+    with nogil:
+        loops.exponential(&x[0], &out[0], x.shape[0], repeat)
+
+
+def chunk_dots(const double[:, :] left not None, const double[:, :] right not None, int64_t chunk):
+    """Return the dot products (chunks, a, b) of vectors left (a, n) and right (b, n), each contiguous in memory."""
+    cdef int64_t n = left.shape[1]
+    check_matrix("right", right, right.shape[0], n)
+    if n > 1 and (left.strides[1] != sizeof(double) or right.strides[1] != sizeof(double)):
+        raise ValueError("left and right hold vectors that are not contiguous")
+    if chunk < 1:
+        raise ValueError(f"chunk = {chunk}, expected at least 1")
+    result = np.zeros(((n + chunk - 1) // chunk, left.shape[0], right.shape[0]))
+    cdef double[:, :, ::1] out = result
+    if result.size:
+        with nogil:
+            loops.chunk_dots(&left[0, 0], left.shape[0], left.strides[0] // <int64_t>sizeof(double), &right[0, 0],
+                             right.shape[0], right.strides[0] // <int64_t>sizeof(double), n, chunk, &out[0, 0, 0])
+    return result
+
+
+def largest_dots(const double[:, ::1] left not None, const double[:, ::1] right not None, int64_t count):
+    """Return which `count` of right (b, k) have the largest dot products with each of left (a, k): (a, count), the largest
+    first. `count` is at most b."""
+    check_matrix("right", right, right.shape[0], left.shape[1])
+    if not 0 < count <= right.shape[0]:
+        raise ValueError(f"count = {count}, expected 1 to {right.shape[0]}")
+    result = np.empty((left.shape[0], count), np.int64)
+    cdef int64_t[:, ::1] which = result
+    cdef double[::1] space = np.empty((right.shape[0] + 7) * (right.shape[1] + 4) + 8 + count)
+    with nogil:
+        loops.largest_dots(&left[0, 0], left.shape[0], &right[0, 0], right.shape[0], left.shape[1], count,
+                           &which[0, 0], &space[0])
+    return result
