@@ -61,14 +61,17 @@ def commands() -> Iterator[str]:
     """Yield the reference of the commands, from their parsers."""
     os.environ["COLUMNS"] = "110"  # of argparse's usage
     parser = build_parser()
-    chosen = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     yield COMMANDS_HEAD
     yield from options(parser)
     for name in COMMANDS:
-        command = chosen.choices[name]
-        yield f"\n## {name}\n\n{command.description}\n\n```usage\n{command.format_usage().strip()}\n```\n"
-        yield "| option | |\n|---|---|"
-        yield from options(command)
+        command = parser.subcommands[name]
+        yield f"\n## {name}\n\n{command.description}"
+        for leaf in command.leaves():
+            if leaf is not command:
+                yield f"\n### {leaf.prog.partition(' ')[2]}\n\n{leaf.description}"
+            yield f"\n```usage\n{leaf.format_usage().strip()}\n```\n"
+            yield "| option | |\n|---|---|"
+            yield from options(leaf)
 
 
 def options(parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from experiments.source import Source
 from mpigp.cli import Parser, positive
-from mpigp.errors import InputError
+from mpigp.errors import BAD_INPUT, InputError
 from mpigp.files.atomic import check_writable, replacing
 from mpigp.files.provenance import provenance
-from mpigp.launch.mpiexec import BAD_INPUT
 from mpigp.launch.stdio import open_outlets
-from mpigp.mpi.communicator import connected, default_threads, launched_rank, raise_on_all_ranks, say, world
+from mpigp.mpi.communicator import connected, raise_on_all_ranks, world
+from mpigp.mpi.processes import default_threads, launched_rank, say
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +51,7 @@ def numbers(kind: type) -> Any:
 
 def build_parser(kind: str, module: Any) -> Parser:
     """Return the parser of `python -m experiments.KIND`: the options of all experiments, and those of its study."""
-    parser = Parser(prog=f"python -m experiments.{kind}", description=module.__doc__, allow_abbrev=False,
+    parser = Parser(prog=f"python -m experiments.{kind}", description=module.__doc__,
                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     add = parser.add_argument
     add("data", nargs="?", metavar="DATA", help="HDF5 file; without it oilflow and failures make oil flow, as `synth`")

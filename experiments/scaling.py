@@ -18,7 +18,7 @@ import numpy as np
 from experiments.command import main, option
 from experiments.source import Source
 from mpigp.errors import InputError
-from mpigp.mpi.communicator import SIZE_VARIABLES
+from mpigp.mpi.processes import SIZE_VARIABLES
 from mpigp.mpi.timers import GROUPS
 from mpigp.scaling import study as studies
 from mpigp.scaling.problem import Problem

@@ -1,40 +1,57 @@
-"""The command line: options, configuration files, exit codes, and the last word on errors."""
+"""The command line: options, configuration files, exit codes, and the line printed for an error."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import os
-import shlex
 import sys
+from collections.abc import Collection, Iterator
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mpigp import __version__
-from mpigp.errors import InputError
-from mpigp.launch.mpiexec import BAD_INPUT, ENDED, MET, launch, tell
+from mpigp.commands import COMMANDS, in_options
+from mpigp.errors import BAD_INPUT, InputError
 from mpigp.launch.stdio import open_outlets
-from mpigp.mpi.communicator import default_threads, launched_rank, say, world
-from mpigp.mpi.ulfm import can_survive
+from mpigp.mpi.processes import ENDED, MET, can_survive, default_threads, launched_rank, mark, say
 
-COMMANDS = ("fit", "evaluate", "predict", "embed", "reconstruct", "report", "synth", "convert", "info", "demo",
-            "scaling", "slurm")  # fmt: skip
+if TYPE_CHECKING:
+    from mpigp.types import Comm
 
 RESTARTS = 3  # of a job that died as a whole
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, said once."""
+    """A parser whose errors are one line, and that knows its subcommands.
+
+    subcommands : their parsers by name; empty for a command without any
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, allow_abbrev=False)
+        self.subcommands: dict[str, Parser] = {}
+
+    def add_subparsers(self, **options: Any) -> Any:
+        """Add the group of the subcommands, of which one is required."""
+        group = super().add_subparsers(required=True, **options)
+        self.subcommands = group.choices
+        return group
+
+    def leaves(self) -> Iterator[Parser]:
+        """Yield the parsers of all commands below this one that have no subcommands."""
+        if not self.subcommands:
+            yield self
+        for each in self.subcommands.values():
+            yield from each.leaves()
 
     def error(self, message: str) -> NoReturn:
+        """Raise an InputError."""
         raise InputError(f"{message}: {self.prog} --help shows the options")
 
-    def options(self, command: str) -> set[str]:
-        """Return the names of the options of a command that a configuration file may hold."""
-        subparsers = next(action for action in self._actions if isinstance(action, argparse._SubParsersAction))
-        words = subparsers.choices[command]._option_string_actions
-        return {word[2:] for word in words if word.startswith("--")} - {"config", "help"}
+    def options(self) -> set[str]:
+        """Return the names of the options that a configuration file may contain."""
+        return {word[2:] for word in self._option_string_actions if word.startswith("--")} - {"config", "help"}
 
 
 def positive(text: str) -> int:
@@ -45,52 +62,72 @@ def positive(text: str) -> int:
     return value
 
 
-def build_parser() -> Parser:
-    """Return the parser of all commands."""
-    parser = Parser(prog="mpigp", description="Sparse Gaussian processes over MPI: mpiexec -n N mpigp COMMAND ...",
-                    allow_abbrev=False)  # fmt: skip
+def build_parser(called: Collection[str] = tuple(COMMANDS)) -> Parser:
+    """Return the parser of all commands; only those `called` are imported, and have their options."""
+    parser = Parser(prog="mpigp", description="Sparse Gaussian processes over MPI: mpiexec -n N mpigp COMMAND ...")
     parser.add_argument("--version", action="version", version=f"mpigp {__version__}")
     parser.add_argument("--ranks", type=positive, metavar="N", help="start mpiexec with N ranks")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in COMMANDS:
-        module = importlib.import_module(f"mpigp.commands.{name}")
-        command = commands.add_parser(name, help=module.SUMMARY, description=module.__doc__, allow_abbrev=False)
-        module.add_arguments(command)
-        command.add_argument("--json", action="store_true", help="make the last line of output one JSON object")
-        command.add_argument("--config", metavar="FILE.toml", help="take options from this file; flags override it")
-        if module.PARALLEL:
-            command.add_argument("--threads", type=positive, default=default_threads(os.environ), metavar="T",
-                                 help="threads of a rank (default: SLURM_CPUS_PER_TASK, or 1)")  # fmt: skip
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary)
+        if name in called:
+            add_command(command, importlib.import_module(f"mpigp.commands.{name}"))
     return parser
+
+
+def add_command(command: Parser, module: Any) -> None:
+    """Give the parser of a command the arguments of its module, and those of all commands."""
+    command.description = module.__doc__
+    module.add_arguments(command)
+    for leaf in command.leaves():
+        leaf.add_argument("--json", action="store_true", help="make the last line of output one JSON object")
+        leaf.add_argument("--config", metavar="FILE.toml", help="take options from this file; flags override it")
+        if module.PARALLEL:
+            leaf.add_argument("--threads", type=positive, default=default_threads(os.environ), metavar="T",
+                              help="threads of a rank (default: SLURM_CPUS_PER_TASK, or 1)")  # fmt: skip
+
+
+def find_command(argv: list[str], parser: Parser) -> tuple[int, Parser]:
+    """Return the place in `argv` behind the words that name the command, and the parser of that command.
+
+    Where `argv` names none, these are 0 and a parser that has subcommands.
+    """
+    place = 0
+    while parser.subcommands:
+        found = next((at for at in range(place, len(argv)) if argv[at] in parser.subcommands), None)
+        if found is None:
+            return 0, parser
+        place, parser = found + 1, parser.subcommands[argv[found]]
+    return place, parser
 
 
 def configured(argv: list[str], parser: Parser) -> list[str]:
     """Return the arguments with the options of `--config FILE.toml` put before the flags, which override them."""
     places = [place for place, word in enumerate(argv) if word == "--config" or word.startswith("--config=")]
-    command = next((place for place, word in enumerate(argv) if word in COMMANDS), None)
-    if not places or command is None:
+    behind, command = find_command(argv, parser)
+    if not places or not behind:
         return argv
     word = argv[places[-1]]
     path = word.partition("=")[2] if "=" in word else next(iter(argv[places[-1] + 1 :]), "")
     if not path:
-        return argv  # the parser says that a path is missing
-    known = parser.options(argv[command])
+        return argv  # the parser reports the missing path
+    known, name = command.options(), command.prog.partition(" ")[2]
     options: list[str] = []
     for key, value in read_toml(path).items():
         if isinstance(value, dict):
             raise InputError(f"{path}: [{key}]: has no meaning here: write options as `name = value`, without tables")
         if key not in known:
-            raise InputError(f"{path}: {key}: is no option of {argv[command]}: mpigp {argv[command]} --help shows them")
+            raise InputError(f"{path}: {key}: is no option of {name}: mpigp {name} --help shows them")
         if isinstance(value, bool):
             options += [f"--{key}"] if value else []
         else:
             text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
             options += [f"--{key}={text}"]
-    return [*argv[: command + 1], *options, *argv[command + 1 :]]
+    return [*argv[:behind], *options, *argv[behind:]]
 
 
 def read_toml(path: str) -> dict[str, Any]:
-    """Return what a TOML file holds."""
+    """Return the contents of a TOML file."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -108,45 +145,70 @@ def read_toml(path: str) -> dict[str, Any]:
 def execute(argv: list[str]) -> int:
     """Run one command line in this process; return its exit code."""
     rank, comm = launched_rank(os.environ), None
+    parser = build_parser([word for word in argv if word in COMMANDS][:1])
     try:
-        parser = build_parser()
-        words = configured(argv, parser)
-        arguments = parser.parse_args(words)
-        arguments.command_line = shlex.join([parser.prog, *words])
+        arguments = parse(argv, parser)
         if arguments.ranks is not None:
-            place = next(place for place, word in enumerate(argv) if word == "--ranks" or word.startswith("--ranks="))
-            rest = argv[:place] + argv[place + (1 if "=" in argv[place] else 2) :]
-            policy = getattr(arguments, "on_failure", "abort")
-            model = arguments.output if policy != "abort" else None
-            restarts = RESTARTS if policy == "recover" else 0
-            return launch(arguments.ranks, getattr(arguments, "threads", 1), rest, model, restarts)
+            return start_ranks(argv, arguments)
         module = importlib.import_module(f"mpigp.commands.{arguments.command}")
         if module.PARALLEL(arguments) if callable(module.PARALLEL) else module.PARALLEL:
+            from mpigp.mpi.communicator import world
+
             comm = world()
             rank = comm.rank
         elif rank != 0:
             return 0  # one process is enough
-        tell(MET)
-        figures = module.run(arguments, comm)
-        if arguments.json and figures.get("master", rank == 0):
-            print(json.dumps(figures), flush=True)
-        code = int(figures.get("exit_code", 0))
-        if can_survive():
-            sys.stdout.flush()
-            if code and comm is not None:  # it ends the job: not before all have said what they say
-                with suppress(Exception):
-                    comm.Barrier()
-            tell(ENDED)
-            os._exit(code)  # MPI's own end waits for ranks that have died, or die now
-        return code
+        mark(MET)
+        return finish(arguments, comm, module.run(arguments, comm))
     except InputError as error:
         if rank == 0:
-            say(str(error))
+            say(in_options(str(error), find_command(argv, parser)[1].options()))
         elif comm is None:
-            return 0  # a rank that fails ends the job: let rank 0, which has a line to say, be the one
+            return 0  # a rank that fails ends the job: rank 0, which prints the line, shall be the one
         if comm is not None:
-            comm.Barrier()  # not before the line above is out
+            comm.Barrier()  # not before the line above is printed
         return BAD_INPUT
+
+
+def parse(argv: list[str], parser: Parser) -> argparse.Namespace:
+    """Return the arguments, with `command_line` as it reads with the options of a configuration file."""
+    import shlex
+
+    words = configured(argv, parser)
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        find_command(words, parser)[1].error(f"unrecognized arguments: {' '.join(unknown)}")
+    arguments.command_line = shlex.join([parser.prog, *words])
+    return arguments
+
+
+def start_ranks(argv: list[str], arguments: argparse.Namespace) -> int:
+    """Run the command on `--ranks N` ranks of mpiexec; return its exit code."""
+    from mpigp.launch.mpiexec import launch
+
+    place = next(place for place, word in enumerate(argv) if word == "--ranks" or word.startswith("--ranks="))
+    rest = argv[:place] + argv[place + (1 if "=" in argv[place] else 2) :]
+    policy = getattr(arguments, "on_failure", "abort")
+    model = arguments.output if policy != "abort" else None
+    restarts = RESTARTS if policy == "recover" else 0
+    return launch(arguments.ranks, getattr(arguments, "threads", 1), rest, model, restarts)
+
+
+def finish(arguments: argparse.Namespace, comm: Comm | None, figures: dict[str, Any]) -> int:
+    """Print the figures of a command that has ended, if asked for; return its exit code."""
+    if arguments.json and figures.get("master", comm is None or comm.rank == 0):
+        import json
+
+        print(json.dumps(figures), flush=True)
+    code = int(figures.get("exit_code", 0))
+    if can_survive():
+        sys.stdout.flush()
+        if code and comm is not None:  # it ends the job: not before all ranks have printed their lines
+            with suppress(Exception):
+                comm.Barrier()
+        mark(ENDED)
+        os._exit(code)  # MPI_Finalize waits for ranks that have died, or die now
+    return code
 
 
 def main(argv: list[str] | None = None) -> NoReturn:
@@ -155,5 +217,5 @@ def main(argv: list[str] | None = None) -> NoReturn:
     try:
         code = execute(list(sys.argv[1:] if argv is None else argv))
     finally:
-        tell(ENDED)
+        mark(ENDED)
     sys.exit(code)

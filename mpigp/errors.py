@@ -1,5 +1,9 @@
-"""The error that is the user's to mend."""
+"""Errors that the user can correct, and the exit codes of the command line."""
+
+BAD_INPUT = 2  # bad usage or bad input
+STOPPED = 75  # stopped after a checkpoint was saved: to be resumed
+GIVEN_UP = 137  # the remaining ranks cannot continue: the code of a process that was killed
 
 
 class InputError(ValueError):
-    """Bad usage or bad input: one line that names the file, dataset or option, what is wrong, and the remedy."""
+    """Bad usage or bad input: one line that names the file, dataset or parameter, what is wrong, and the remedy."""

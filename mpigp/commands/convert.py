@@ -10,12 +10,12 @@ import h5py
 import numpy as np
 from tqdm import tqdm
 
+from mpigp.commands.synth import listed
 from mpigp.data.convert import assign, write
 from mpigp.data.tables import FORMATS, open_table
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
 
-SUMMARY = "a data file from CSV, NPY, NPZ or Parquet, of any size"
 PARALLEL = False
 
 
@@ -66,6 +66,5 @@ def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
         rows, missing = write(table, assignment, file, dtype, progress.update)
         file.attrs["source"] = path.name
         shapes = {name: dataset.shape for name, dataset in file.items()}
-    held = ", ".join(name + (f" ({shape[1]})" if len(shape) > 1 else "") for name, shape in shapes.items())
-    print(f"{arguments.output}: {rows} rows of {held}" + (f", {missing} values missing" if missing else ""))
+    print(f"{arguments.output}: {rows} rows of {listed(shapes)}" + (f", {missing} values missing" if missing else ""))
     return {"file": arguments.output, "rows": rows, "missing": missing, "datasets": shapes}

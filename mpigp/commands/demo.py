@@ -9,16 +9,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from mpigp import cli
 from mpigp.errors import InputError
+from mpigp.files.atomic import made_folder
 from mpigp.files.model_file import open_model
 from mpigp.launch.fault_injection import FaultInjector
 from mpigp.launch.mpiexec import find_mpiexec, launch, mpi_version, outlives
 
-SUMMARY = "a tour: oil-flow data, a GPLVM of them on two ranks of which one is killed, and a report"
 PARALLEL = False
 
 VICTIM, MOMENT = 1, 100  # the rank to kill, and after which iteration
@@ -34,11 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     """Run each step as a user would, showing its command."""
     began = time.monotonic()
-    folder = Path(arguments.folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be made: {error.strerror}: choose another folder") from error
+    folder = made_folder(arguments.folder)
     if arguments.rows < LEARN["--inducing"]:
         raise InputError(f"--rows: is {arguments.rows}: give a number ≥ {LEARN['--inducing']}")
     survives = outlives(mpi_version(find_mpiexec()))

@@ -18,7 +18,6 @@ from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.types import Comm, Floats
 
-SUMMARY = "find latent points for new rows (GPLVM)"
 PARALLEL = True
 
 

@@ -30,7 +30,6 @@ from mpigp.mpi.evaluator import Evaluation, EvaluationFailed, Evaluator
 from mpigp.mpi.rows import Rows
 from mpigp.types import Comm
 
-SUMMARY = "the bound and all its gradients at given parameters, and the seconds that takes"
 PARALLEL = True
 
 DEFAULT_JITTER = 1e-8

@@ -11,19 +11,19 @@ from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from typing import Any
 
+from mpigp.commands import in_options
 from mpigp.data.datasets import DataSets, find
 from mpigp.data.hdf5 import reading
-from mpigp.errors import InputError
+from mpigp.errors import BAD_INPUT, STOPPED, InputError
 from mpigp.fit.driver import Driver, Outcome, RanksLost
 from mpigp.fit.objective import NAMES
 from mpigp.fit.options import CHOICES, Interval, Options, RunOptions, interval
 from mpigp.gp.parameters import effective_dimensions
-from mpigp.launch.mpiexec import BAD_INPUT, STOPPED
 from mpigp.mpi import memory
-from mpigp.mpi.communicator import raise_on_all_ranks, say
+from mpigp.mpi.communicator import raise_on_all_ranks
+from mpigp.mpi.processes import say
 from mpigp.types import Comm, Floats
 
-SUMMARY = "learn a model from data"
 PARALLEL = True
 
 
@@ -145,10 +145,10 @@ def named_as_options() -> Iterator[None]:
     try:
         yield
     except InputError as error:
+        known = {each.name.replace("_", "-") for each in (*fields(Options), *fields(RunOptions))} | {"x", "y"}
         name, colon, rest = str(error).partition(":")
-        if name not in {each.name for each in (*fields(Options), *fields(RunOptions))}:
-            raise
-        raise InputError(f"--{name.replace('_', '-')}{colon}{rest}") from None
+        first = f"`{name}`" if name.replace("_", "-") in known else name
+        raise InputError(in_options(f"{first}{colon}{rest}", known)) from None
 
 
 def ended(driver: Driver, line: str, code: int) -> dict[str, Any]:

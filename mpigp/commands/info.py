@@ -9,7 +9,6 @@ from typing import Any
 
 from mpigp.files.inspect import describe
 
-SUMMARY = "what a data, model, result or gradient file holds"
 PARALLEL = False
 
 LONGEST = 100  # characters of an attribute or a list that are worth printing

@@ -21,7 +21,6 @@ from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.scores import scores
 from mpigp.types import Comm, Floats
 
-SUMMARY = "predict outputs at new inputs"
 PARALLEL = True
 
 

@@ -12,7 +12,6 @@ from mpigp.gp.embedding import reconstruct
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.types import Comm
 
-SUMMARY = "fill in missing entries of rows (GPLVM)"
 PARALLEL = True
 
 add_arguments = embed.add_arguments

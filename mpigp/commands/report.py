@@ -19,7 +19,6 @@ from mpigp.report.page import render
 from mpigp.report.panels import Report, describe
 from mpigp.report.predictions import Predictions, predictions
 
-SUMMARY = "a page of figures and tables of a fitted model"
 PARALLEL = False
 
 

@@ -16,7 +16,6 @@ from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
 from mpigp.launch import slurm as batch
 
-SUMMARY = "write, and submit, the batch script of a fit for Slurm"
 PARALLEL = False
 
 # Options of sbatch that most jobs have, with what they mean here.
@@ -88,7 +87,7 @@ def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     print(script)
     if not arguments.submit:
         return {"script": str(script)}
-    job = batch.submit(script)
+    job = batch.sbatch([str(script)])
     print(f"job {job}")
     return {"script": str(script), "job": job}
 

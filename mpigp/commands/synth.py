@@ -4,120 +4,82 @@ from __future__ import annotations
 
 import argparse
 import math
-import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from mpigp.data import synth
 from mpigp.errors import InputError
-from mpigp.files.atomic import check_writable, replacing
+from mpigp.files.atomic import check_writable
+from mpigp.files.blocks import write_blocks
 
-SUMMARY = "synthetic data of any size: three-phase oil flow, or a smooth random function with noise"
 PARALLEL = False
 
-OPTIONS = {  # of one kind only, with their defaults
-    "oilflow": {"photons": synth.PHOTONS},
-    "regression": {"inputs": 8, "outputs": 1, "noise": 0.1},
+KINDS = {  # with their own options, which are attributes of the file too
+    "oilflow": ("gamma rays through a pipe with three-phase oil flow", ("photons",)),
+    "regression": ("a smooth random function with noise", ("inputs", "outputs", "noise")),
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `mpigp synth`."""
-    add = parser.add_argument
-    add("kind", choices=list(OPTIONS), help="what to simulate")
-    add("--rows", type=int, required=True, metavar="N", help="number of rows")
-    add("-o", "--output", required=True, metavar="DATA", help="the HDF5 file to write")
-    add("--seed", type=int, default=0, metavar="S", help="the same seed gives the same rows (default 0)")
-    add("--dtype", choices=["float32", "float64"], default="float64", help="numbers on disk")
-    add("--photons", type=float, metavar="N0", help="oilflow: photons per beam and energy (default 8e6)")
-    add("--inputs", type=int, metavar="Q", help="regression: columns of X (default 8)")
-    add("--outputs", type=int, metavar="D", help="regression: columns of Y (default 1)")
-    add("--noise", type=float, metavar="SD", help="regression: noise per unit of signal (default 0.1)")
+    """Add the kinds of `mpigp synth`, and their options."""
+    kinds = parser.add_subparsers(dest="kind", metavar="KIND")
+    for kind, (summary, _) in KINDS.items():
+        add = kinds.add_parser(kind, help=summary, description=f"Write a synthetic data file: {summary}.").add_argument
+        add("--rows", type=int, required=True, metavar="N", help="number of rows")
+        add("-o", "--output", required=True, metavar="DATA", help="the HDF5 file to write")
+        add("--seed", type=int, default=0, metavar="S", help="the same seed gives the same rows (default 0)")
+        add("--dtype", choices=["float32", "float64"], default="float64", help="numbers on disk")
+        if kind == "oilflow":
+            add("--photons", type=float, default=synth.PHOTONS, metavar="N0",
+                help="photons per beam and energy (default 8e6)")  # fmt: skip
+        else:
+            add("--inputs", type=int, default=8, metavar="Q", help="columns of X (default 8)")
+            add("--outputs", type=int, default=1, metavar="D", help="columns of Y (default 1)")
+            add("--noise", type=float, default=0.1, metavar="SD", help="noise per unit of signal (default 0.1)")
 
 
 def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     """Simulate the rows, block by block, into the output file."""
     check_writable(arguments.output)
-    options = checked_options(arguments)
+    check(arguments)
     rows, seed = arguments.rows, arguments.seed
+    options = {name: getattr(arguments, name) for name in KINDS[arguments.kind][1]}
     make: Callable[[int], dict[str, NDArray]]
     attributes: dict[str, dict[str, Any]]  # by dataset; "/" is the file itself
     if arguments.kind == "oilflow":
-        make = partial(synth.oilflow_block, seed, photons=options["photons"])
+        make = partial(synth.oilflow_block, seed, photons=arguments.photons)
         attributes = {"/": {}, "Y": {"columns": synth.COLUMNS}, "labels": {"classes": synth.CONFIGURATIONS}}
     else:
-        function = synth.random_function(seed, options["inputs"], options["outputs"])
-        make = partial(synth.regression_block, function, seed, noise=options["noise"])
-        attributes = {"/": {"alpha": synth.relevance(options["inputs"])}}
+        function = synth.random_function(seed, arguments.inputs, arguments.outputs)
+        make = partial(synth.regression_block, function, seed, noise=arguments.noise)
+        attributes = {"/": {"alpha": synth.relevance(arguments.inputs)}}
     attributes["/"] |= {"source": f"mpigp synth {arguments.kind}", "seed": seed, **options}
 
-    shapes = write(Path(arguments.output), rows, make, np.dtype(arguments.dtype), attributes)
-    held = ", ".join(name + (f" ({shape[1]})" if len(shape) > 1 else "") for name, shape in shapes.items())
-    print(f"{arguments.output}: {rows} rows of {held}")
+    shapes = write_blocks(Path(arguments.output), rows, make, np.dtype(arguments.dtype), attributes)
+    print(f"{arguments.output}: {rows} rows of {listed(shapes)}")
     figures = {"file": arguments.output, "kind": arguments.kind, "rows": rows, "seed": seed}
     return figures | options | {"datasets": shapes}
 
 
-def checked_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The options of this kind, defaults filled in; refuse what is out of range or of another kind."""
-    for kind, defaults in OPTIONS.items():
-        for option in defaults:
-            if kind != arguments.kind and getattr(arguments, option) is not None:
-                raise InputError(f"--{option}: is an option of {kind}: leave it out for {arguments.kind}")
-    options = {
-        option: default if getattr(arguments, option) is None else getattr(arguments, option)
-        for option, default in OPTIONS[arguments.kind].items()
-    }
+def listed(shapes: dict[str, tuple[int, ...]]) -> str:
+    """Return the names of datasets, with their numbers of columns."""
+    return ", ".join(name + (f" ({shape[1]})" if len(shape) > 1 else "") for name, shape in shapes.items())
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Refuse values that are out of range."""
+    given = vars(arguments)
     for name in ("rows", "inputs", "outputs"):
-        value = options.get(name, arguments.rows)
-        if value < 1:
-            raise InputError(f"--{name} {value}: must be at least 1")
+        if given.get(name, 1) < 1:
+            raise InputError(f"--{name} {given[name]}: must be at least 1")
     if not 0 <= arguments.seed < 2**63:
         raise InputError(f"--seed {arguments.seed}: must lie between 0 and 2**63 - 1")
-    if not 1.0 <= options.get("photons", 1.0) <= 1e18:  # beyond that the counts overflow
-        raise InputError(f"--photons {options['photons']:g}: must lie between 1 and 1e18")
-    if not 0.0 <= options.get("noise", 0.0) < math.inf:
-        raise InputError(f"--noise {options['noise']:g}: must be a finite number and not negative")
-    return options
-
-
-def write(
-    path: Path,
-    rows: int,
-    make: Callable[[int], dict[str, NDArray]],
-    dtype: np.dtype,
-    attributes: dict[str, dict[str, Any]],
-) -> dict[str, tuple[int, ...]]:
-    """Write the first `rows` rows of the blocks `make(0)`, `make(1)`, ...; return the datasets' shapes.
-
-    One block at a time is in memory. The datasets are contiguous: a rank's rows are one stretch of the file.
-    """
-    block = make(0)
-    dtypes = {name: dtype if array.dtype.kind == "f" else array.dtype for name, array in block.items()}
-    needed = rows * sum(array[0].size * dtypes[name].itemsize for name, array in block.items())
-    free = shutil.disk_usage(path.parent).free
-    if needed > free:
-        raise InputError(
-            f"{path}: {rows} rows need {needed / 1e9:.3g} GB and {free / 1e9:.3g} GB are free there: "
-            "choose fewer rows, --dtype float32 or another disk"
-        )
-    progress = tqdm(total=rows, unit="row", unit_scale=True, disable=None)
-    with replacing(path) as part, h5py.File(part, "w") as file, progress:
-        for name, array in block.items():
-            file.create_dataset(name, shape=(rows, *array.shape[1:]), dtype=dtypes[name])
-        for name, pairs in attributes.items():
-            file[name].attrs.update(pairs)
-        for number, start in enumerate(range(0, rows, synth.BLOCK)):
-            block = make(number) if number else block
-            stop = min(start + synth.BLOCK, rows)
-            for name, array in block.items():
-                file[name][start:stop] = array[: stop - start]
-            progress.update(stop - start)
-        return {name: file[name].shape for name in block}
+    if not 1.0 <= given.get("photons", 1.0) <= 1e18:  # beyond that the counts overflow
+        raise InputError(f"--photons {arguments.photons:g}: must lie between 1 and 1e18")
+    if not 0.0 <= given.get("noise", 0.0) < math.inf:
+        raise InputError(f"--noise {arguments.noise:g}: must be a finite number and not negative")

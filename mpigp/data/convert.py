@@ -55,11 +55,11 @@ def assign(table: Table, x: Sequence[str] | None, y: Sequence[str] | None, label
     if isinstance(table, NpzTable) and x is None and y is None and "Y" in table.groups:
         x, y = [name for name in ("X",) if name in table.groups], ["Y"]
         labels = labels or ("labels" if "labels" in table.groups else None)
-    chosen = [] if labels is None else select(table, [labels], "--labels")
+    chosen = [] if labels is None else select(table, [labels], "`labels`")
     if len(chosen) > 1:
-        raise InputError(f"{table.path}: --labels {labels}: has {len(chosen)} columns: choose one column")
-    x_columns = select(table, x or [], "--x-columns")
-    y_columns = select(table, y or [], "--y-columns")
+        raise InputError(f"{table.path}: `labels` {labels}: has {len(chosen)} columns: choose one column")
+    x_columns = select(table, x or [], "`x_columns`")
+    y_columns = select(table, y or [], "`y_columns`")
     named = Counter([*x_columns, *y_columns])
     for column, times in named.items():
         if times > 1:
@@ -70,7 +70,7 @@ def assign(table: Table, x: Sequence[str] | None, y: Sequence[str] | None, label
     elif x is None:
         x_columns = left
     if not x_columns and not y_columns:
-        raise InputError(f"{table.path}: no column is left for X or Y: choose --x-columns or --y-columns")
+        raise InputError(f"{table.path}: no column is left for X or Y: choose `x_columns` or `y_columns`")
     return Assignment(x_columns, y_columns, chosen[0] if chosen else None)
 
 
@@ -90,7 +90,7 @@ class Classes:
                 row = first + int(np.argmax(inverse == position)) + 1
                 raise InputError(
                     f"{self.path}, row {row}, column {self.column}: the label is missing: "
-                    "fill it in, or leave --labels out"
+                    "fill it in, or leave `labels` out"
                 )
             self.codes.setdefault(text, len(self.codes))
         if len(self.codes) > MAX_CLASSES:

@@ -54,14 +54,14 @@ class DataSets(NamedTuple):
 
 def find(file: h5py.File, y_name: str, x_name: str | None) -> DataSets:
     """Return the datasets Y (n, d) and, where x_name is given, X (n, q)."""
-    Y = dataset(file, y_name, 2, "a data file has /Y (n, d), and /X (n, q) for regression; --x and --y name others")
+    Y = dataset(file, y_name, 2, "a data file has /Y (n, d), and /X (n, q) for regression; `x` and `y` name others")
     if Y.shape[0] == 0 or Y.shape[1] == 0:
         raise InputError(
             f"{file.filename}: {Y.name}: has shape {Y.shape}: there must be at least one row and one column"
         )
     if x_name is None:
         return DataSets(Y, None)
-    X = dataset(file, x_name, 2, "regression needs inputs /X (n, q); --x names another dataset")
+    X = dataset(file, x_name, 2, "regression needs inputs /X (n, q); `x` names another dataset")
     if X.shape[0] != Y.shape[0]:
         raise InputError(
             f"{file.filename}: {X.name} has {X.shape[0]} rows, {Y.name} has {Y.shape[0]}: they must have as many"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
 import h5py
@@ -89,6 +88,8 @@ def blocks(*columns: Columns) -> Iterator[tuple[int, list[Floats]]]:
 
     def read(first: int) -> list[Floats]:
         return [each.read(first) if isinstance(each, Stream) else each[first : first + step] for each in columns]
+
+    from concurrent.futures import ThreadPoolExecutor  # here, because rows in memory do not need it
 
     with ThreadPoolExecutor(1) as reader:
         coming = reader.submit(read, 0)

@@ -29,7 +29,8 @@ from mpigp.files.model_file import ModelFile
 from mpigp.fit.driver import Driver
 from mpigp.fit.loop import Fit, Trace
 from mpigp.fit.options import Options, RunOptions, interval
-from mpigp.mpi.communicator import default_threads, raise_on_all_ranks, script_world
+from mpigp.mpi.communicator import raise_on_all_ranks, script_world
+from mpigp.mpi.processes import default_threads
 from mpigp.types import Comm, Floats
 
 Data: TypeAlias = ArrayLike | h5py.Dataset

@@ -32,6 +32,16 @@ def check_writable(path: str | os.PathLike[str], *inputs: str | os.PathLike[str]
         ) from error
 
 
+def made_folder(path: str | os.PathLike[str]) -> Path:
+    """Return a folder, made if there is none."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be made: {error.strerror}: choose another folder") from error
+    return folder
+
+
 class Stamp(NamedTuple):
     """What tells a file from the one that was in its place before: no clock, for machines do not agree on the time."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import platform
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpigp import __version__
-from mpigp.mpi.communicator import own_peak_memory
+from mpigp.mpi.processes import own_peak_memory
 from mpigp.mpi.timers import PHASES, Timers
 from mpigp.types import Comm, Floats
 
@@ -79,7 +79,7 @@ def versions() -> dict[str, str]:
     from mpi4py import MPI
 
     library = MPI.Get_library_version().split("\n")[0].split(",")[0]
-    packages = {name: version(name) for name in PACKAGES}
+    packages = {name: importlib.import_module(name).__version__ for name in PACKAGES}
     return {"mpigp": __version__, "python": platform.python_version(), **packages, "MPI": " ".join(library.split())}
 
 

@@ -58,13 +58,13 @@ def check(model: ModelFile, identity: Mapping[str, Any]) -> None:
     """Refuse a file without a checkpoint, and one that was made with other data, model or options."""
     written = model.identity()
     if written is None or not model.learned:
-        raise InputError(f"{model.name}: holds no checkpoint: --resume takes what an earlier `fit -o` wrote")
+        raise InputError(f"{model.name}: holds no checkpoint: `resume` takes a model that an earlier fit wrote")
     for key, value in identity.items():  # the data last: other options may change what is read of them
         if written.get(key) != value:
             made = f"{key} = {written.get(key)!r}, not {value!r}" if key != "data" else "other data"
             raise InputError(
                 f"{model.checkpoint}: was made with {made}: give the same data and options, or start anew without "
-                "--resume"
+                "`resume`"
             )
 
 

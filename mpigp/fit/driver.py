@@ -30,11 +30,12 @@ from mpigp.fit.progress import Metrics, Progress
 from mpigp.fit.setup import PreparedFit, prepare
 from mpigp.fit.stopping import CALLBACK, Schedule, StopRequests
 from mpigp.mpi import memory
-from mpigp.mpi.communicator import peak_memory, raise_on_all_ranks, say
+from mpigp.mpi.communicator import peak_memory, raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.heartbeat import Heartbeat
 from mpigp.mpi.missing import EmptyColumn
-from mpigp.mpi.ulfm import can_survive, confirm, is_failure, survivors
+from mpigp.mpi.processes import can_survive, say
+from mpigp.mpi.ulfm import confirm, is_failure, survivors
 from mpigp.types import Comm
 
 

@@ -22,7 +22,7 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
+import scipy
 from numpy.typing import NDArray
 
 from mpigp import native
@@ -193,7 +193,7 @@ class Posterior:
         """Return joint draws of the function at the inputs X (n, q): (count, n, d), in the data's units."""
         if len(X) > JOINT_ROWS:
             raise InputError(
-                f"--samples: there are {len(X)} rows: joint draws take at most {JOINT_ROWS}: give fewer rows"
+                f"`samples`: there are {len(X)} rows: joint draws take at most {JOINT_ROWS}: give fewer rows"
             )
         mean, inputs = self.predict(X).mean, self.inputs(X)
         K, K_m = (self.loops.covariance(points, inputs, self.alpha) for points in (inputs, self.Z))

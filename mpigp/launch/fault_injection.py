@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from mpigp.mpi.communicator import launched_rank
+from mpigp.mpi.processes import environments, launched_rank
 
 TAG = "MPIGP_ONLOOKER"  # the variable by which the ranks of a fit that is watched are known
 EVERY_SECONDS = 1.0  # between lines of progress
@@ -75,11 +75,7 @@ class FaultInjector:
 
 
 def process_of(rank: int, tag: str) -> int | None:
-    """Return the process of a rank that has this tag in its environment; None where there is none."""
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):  # it has ended meanwhile
-            pairs = (item.partition("=") for item in path.read_text(errors="replace").split("\0"))
-            environment = {name: value for name, _, value in pairs}
-            if environment.get(TAG) == tag and launched_rank(environment) == rank:
-                return int(path.parent.name)
-    return None
+    """Return the process of a rank that has this tag in its environment; None if there is none."""
+    tagged = (process for process, environment in environments()
+              if environment.get(TAG) == tag and launched_rank(environment) == rank)  # fmt: skip
+    return next(tagged, None)

@@ -16,19 +16,15 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from mpigp.errors import InputError
+from mpigp.errors import STOPPED, InputError
 from mpigp.files.atomic import discard_parts, stamp
-from mpigp.mpi.communicator import say
+from mpigp.mpi.processes import ENDED, MARKS, MET, RANK_VARIABLES, environments, say, status
 
-BAD_INPUT = 2  # exit code
-STOPPED = 75  # exit code: stopped after a checkpoint was saved; run again with --resume
 STARTS = 2  # more, of a launcher that could not start a single rank
 START = 300.0  # seconds for ranks to come up: minutes on a cluster whose disks are busy
 SCHEDULED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 PATIENCE = 2.0  # seconds for a launcher to end its ranks
-STARTED = "MPIGP_STARTED"  # the variable that names the folder for marks of ranks
-MET, ENDED = "met", "ended"
-RANK = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")  # what Open MPI and MPICH tell a rank
+RANK = RANK_VARIABLES[:2]  # of Open MPI and MPICH, which mpiexec sets
 DEATHS = (signal.SIGABRT, signal.SIGBUS, signal.SIGKILL, signal.SIGSEGV)  # MPICH's exit code is that of the rank, bare
 FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -150,7 +146,7 @@ class Job:
             tempfile.TemporaryDirectory(prefix="mpigp-") as folder,
             subprocess.Popen(
                 self.command, stderr=subprocess.PIPE, text=True, errors="replace",
-                env=environment | {STARTED: folder},
+                env=environment | {MARKS: folder},
             ) as process,
         ):  # fmt: skip
             self._process = process
@@ -174,7 +170,7 @@ class Job:
             # Open MPI's 0 may mean that all ranks died, where they may survive each other.
             self.died = self.died or code > 128 or code in DEATHS or (code == 0 and not ended)
             if self.died:
-                for rank in ranks_with(f"{STARTED}={folder}"):  # what a launcher that was killed has left behind
+                for rank in ranks_with(folder):  # what a launcher that was killed has left behind
                     with suppress(ProcessLookupError):
                         os.kill(rank, signal.SIGKILL)
         return code
@@ -195,9 +191,9 @@ class Job:
         seen: set[int] = set()
         end = time.monotonic() + START
         while process.poll() is None:
-            seen |= ranks_with(f"{STARTED}={folder}")
+            seen |= ranks_with(folder)
             self._seen = bool(seen)
-            gone = {rank for rank in seen if not is_alive(rank)}
+            gone = {rank for rank in seen if status(rank) is None}
             # Read last: who has gone in good order has left its mark.
             marks = set(os.listdir(folder)) if os.path.isdir(folder) else set()
             left = {rank for rank in seen if f"{ENDED}.{rank}" not in marks}
@@ -215,35 +211,15 @@ class Job:
             time.sleep(0.05)
 
 
-def ranks_with(mark: str) -> set[int]:
-    """Return the processes of ranks that have this in their environment; what they start themselves has it too."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):  # it has ended meanwhile
-            items = path.read_text(errors="replace").split("\0")
-            if mark in items and any(item.partition("=")[0] in RANK for item in items):
-                found[int(path.parent.name)] = int(status(path.parent)[1])
+def ranks_with(folder: str) -> set[int]:
+    """Return the processes of the ranks with this folder for marks, without the processes that they have started."""
+    found = {
+        process: each.parent
+        for process, environment in environments()
+        if environment.get(MARKS) == folder and any(name in environment for name in RANK)
+        if (each := status(process)) is not None
+    }
     return {process for process, parent in found.items() if parent not in found}
-
-
-def is_alive(process: int) -> bool:
-    """Return whether a process is there and has not ended."""
-    try:
-        return status(Path(f"/proc/{process}"))[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def status(folder: Path) -> list[str]:
-    """Return the state of a process, its parent, and more."""
-    return (folder / "stat").read_text().rpartition(")")[2].split()
-
-
-def tell(what: str) -> None:
-    """Leave a mark for the launcher, where it asked for one: this rank has MET the others, or ENDED in good order."""
-    folder = os.environ.get(STARTED)
-    if folder and os.path.isdir(folder):
-        Path(folder, f"{what}.{os.getpid()}").touch()
 
 
 def without_banners(lines: Iterable[str]) -> Iterator[str]:

@@ -45,14 +45,14 @@ def environment() -> str:
     return f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"
 
 
-def submit(script: Path) -> str:
-    """Give a script to Slurm; return the job's number."""
+def sbatch(words: list[str]) -> str:
+    """Give sbatch a script, or options with a command to wrap; return the number of the job."""
     try:
-        said = subprocess.run(
-            ["sbatch", "--parsable", str(script)], capture_output=True, text=True, timeout=PATIENCE, check=False
+        answer = subprocess.run(
+            ["sbatch", "--parsable", *words], capture_output=True, text=True, timeout=PATIENCE, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise InputError(f"--submit: sbatch could not be run: {error}: is this a machine of the cluster?") from None
-    if said.returncode != 0:
-        raise InputError(f"--submit: sbatch refused {script}: {' '.join(said.stderr.split())}")
-    return said.stdout.strip().partition(";")[0]
+        raise InputError(f"sbatch could not be run: {error}: is this a machine of the cluster?") from None
+    if answer.returncode != 0:
+        raise InputError(f"sbatch refused {words[-1]}: {' '.join(answer.stderr.split())}")
+    return answer.stdout.strip().partition(";")[0]

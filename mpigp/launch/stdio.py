@@ -1,14 +1,17 @@
-"""Standard output and error whose reader may go away, as `| head -1` does: what is said is lost, and work goes on."""
+"""Standard output and error whose reader may close the pipe, as `| head -1` does: further output is discarded."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import IO, Any
+
+TYPE_CHECKING = False  # as in mpigp/__init__.py
+if TYPE_CHECKING:
+    from typing import IO, Any
 
 
 class Outlet:
-    """A stream that writes to where another one does, and to nowhere once nobody reads there."""
+    """A stream that writes to another one, and discards its input once that is a pipe without a reader."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -32,14 +35,14 @@ class Outlet:
             self._close()
 
     def _close(self) -> None:
-        """Lead the file itself to nowhere: what the stream still holds goes there too, when Python ends."""
+        """Redirect the file itself to /dev/null, where the rest of the stream's buffer goes too when Python ends."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)
 
 
 def open_outlets() -> None:
-    """Let this process say what it says through outlets, to its end."""
+    """Replace standard output and error of this process by outlets."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, Outlet):  # None: closed from the beginning

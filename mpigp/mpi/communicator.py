@@ -1,4 +1,4 @@
-"""What keeps ranks together: the world's communicator, errors that are everybody's, and rows gathered in order."""
+"""The communicator of all ranks, errors that all ranks raise together, and rows gathered in order."""
 
 from __future__ import annotations
 
@@ -6,28 +6,20 @@ import math
 import os
 import sys
 import time
-import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_info
 
 from mpigp import native
 from mpigp.errors import InputError
+from mpigp.mpi.processes import SIZE_VARIABLES, described, own_peak_memory, say
 from mpigp.types import Comm, Floats
 
 NOTICE = 1.0  # seconds, after which a death is known to everyone
-SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
 LEAST_CORES = {"baseline": "Prescott", "avx2": "Haswell", "avx512": "SkylakeX"}  # OpenBLAS's, that have each
-RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-
-
-def launched_rank(environment: Mapping[str, str]) -> int:
-    """Return the rank that the launcher gave this process, without asking MPI; 0 where there is no launcher."""
-    return next((int(environment[name]) for name in RANK_VARIABLES if environment.get(name, "").isdigit()), 0)
 
 
 def connected() -> Comm:
@@ -77,23 +69,6 @@ def script_world() -> Comm:
     if comm.size > 1 and sys.excepthook is sys.__excepthook__:
         sys.excepthook = end_all
     return comm
-
-
-def say(text: str) -> None:
-    """Write a line to standard error, in one piece: mpiexec may put a line of its own between two pieces."""
-    sys.stderr.write(f"mpigp: {text}\n")
-    sys.stderr.flush()
-
-
-def described(error: BaseException, trace: TracebackType | None) -> str:
-    """Return an unexpected error in one line, with the place it came from; MPIGP_TRACEBACK=1 adds the way there."""
-    where = traceback.extract_tb(trace)[-1] if trace else None
-    line = f"{type(error).__name__}: {' '.join(str(error).split())}" + (
-        f" ({where.filename}:{where.lineno})" if where else ""
-    )
-    if os.environ.get("MPIGP_TRACEBACK"):
-        line += "\n" + "".join(traceback.format_exception(error))
-    return line
 
 
 def check_connected(size: int, environment: Mapping[str, str]) -> None:
@@ -147,16 +122,3 @@ def allgather_rows(comm: Comm, local: Floats) -> Floats:
 def peak_memory(comm: Comm) -> int:
     """Return the largest peak of resident memory of any rank, in bytes."""
     return max(comm.allgather(own_peak_memory()))
-
-
-def own_peak_memory() -> int:
-    """Return the peak of this rank's resident memory, in bytes."""
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def default_threads(environment: Mapping[str, str]) -> int:
-    """Return the threads of a rank where the user does not say: what Slurm gave each task, or one."""
-    value: Any = environment.get("SLURM_CPUS_PER_TASK", "")
-    return int(value) if value.isdigit() and int(value) > 0 else 1

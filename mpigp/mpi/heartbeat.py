@@ -16,13 +16,13 @@ import struct
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from mpigp.mpi.communicator import say
-from mpigp.mpi.ulfm import GIVEN_UP, confirm
+from mpigp.errors import GIVEN_UP
+from mpigp.mpi.processes import say, status
+from mpigp.mpi.ulfm import confirm
 from mpigp.types import Comm
 
 BEATS = 10  # heartbeats within the timeout
@@ -43,11 +43,8 @@ class Address(NamedTuple):
 
 def start_time(process: int) -> int:
     """Return the start time of a process in clock ticks, which with its ID identifies it; -1 where it has ended."""
-    try:
-        state, *fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return -1
-    return -1 if state in "ZX" else int(fields[18])
+    running = status(process)
+    return -1 if running is None else running.started
 
 
 class Heartbeat:

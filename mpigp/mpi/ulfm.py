@@ -21,27 +21,21 @@ rank that waits there for long aborts the job; `--ranks` starts it again.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mpigp.errors import InputError
-from mpigp.mpi.communicator import NOTICE, say
+from mpigp.errors import GIVEN_UP, InputError
+from mpigp.mpi.communicator import NOTICE
+from mpigp.mpi.processes import can_survive, say
 from mpigp.types import Comm
 
 SHRINKING = 20.0  # seconds at most for MPI_Comm_shrink, which usually takes milliseconds
-GIVEN_UP = 137  # exit code of a job that cannot recover: that of a process that was killed
 
 
 class RankLost(Exception):
     """A rank has failed since the last agreement."""
-
-
-def can_survive(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether this MPI was started with fault tolerance."""
-    return environment.get("OMPI_MCA_mpi_ft_enable", "0") not in ("", "0", "false")
 
 
 def confirm(comm: Comm) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -39,7 +38,11 @@ class Workers:
         threadpool_limits(1)
         self.count = count
         self._spaces = [np.empty(space) for _ in range(count)]
-        self._pool = ThreadPoolExecutor(count) if count > 1 else None
+        self._pool = None
+        if count > 1:
+            from concurrent.futures import ThreadPoolExecutor  # here, because a rank of one thread does not need it
+
+            self._pool = ThreadPoolExecutor(count)
 
     def sum(self, work: Callable[[Part], int], chunks: int, scale: Floats, per_sum: int) -> Integers:
         """Return the sums over all chunks, `per_sum` accumulators each, and last the number of overflows.

@@ -35,7 +35,7 @@ def find_labels(file: h5py.File, name: str | None, n: int) -> h5py.Dataset | Non
     item = file.get(wanted)
     where = f"{file.filename}: /{wanted.strip('/')}"
     if not isinstance(item, h5py.Dataset):
-        raise InputError(f"{where}: there is no such dataset: --labels names that of the labels")
+        raise InputError(f"{where}: there is no such dataset: `labels` names that of the labels")
     if item.ndim not in (1, 2) or item.dtype.kind not in "biuf":
         raise InputError(f"{where}: has shape {item.shape} and holds {item.dtype}: {SHAPES}")
     if len(item) != n:

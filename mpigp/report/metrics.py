@@ -1,4 +1,4 @@
-"""The shares of a run's time at each iteration, from the file that `fit --metrics` wrote."""
+"""The shares of a run's time at each iteration, from the file of metrics of a fit."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def read_metrics(path: str, model: ModelFile) -> Metrics:
                 iterations.append(iteration)
                 shares.append([float(record[name]) for name in SHARES])
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}: check the path of --metrics") from error
+        raise InputError(f"{path}: cannot be read: {error.strerror}: check the path of `metrics`") from error
     except InputError:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: line {len(iterations) + 1}: is no record of `mpigp fit --metrics`") from error
+        raise InputError(f"{path}: line {len(iterations) + 1}: is no record of the metrics of a fit") from error
     if not iterations:
-        raise InputError(f"{path}: holds no iteration of {model.name}: give the --metrics of its run")
+        raise InputError(f"{path}: holds no iteration of {model.name}: give the `metrics` of its run")
     places = evenly(len(iterations), ITERATIONS)
     return Metrics(np.array(iterations)[places], np.array(shares)[places])

@@ -88,7 +88,7 @@ def regression(report: Report, figures: Figures) -> str:
     """Return the section on predictions, where there are data, and the ARD weights."""
     predictions, weights = report.predictions, relevance(report.fitted, figures)
     if predictions is None:
-        words = "The report compares predictions with the truth here when data are given with --data."
+        words = "The report compares predictions with the truth here when data are given."
         return section("Inputs", note(words), grid("two", weights))
     words = f"Data: {escape(predictions.name)}. {rows_drawn(len(predictions.rows), predictions.n)} "
     if predictions.curve is not None:

@@ -37,7 +37,7 @@ def find_interconnect(name: str) -> Interconnect:
     path = Path(name)
     if not path.exists():
         raise InputError(
-            f"--interconnect: {name} is neither a file of `mpigp scaling probe` nor one of {', '.join(NETWORKS)}"
+            f"`interconnect`: {name} is neither a file of `mpigp scaling probe` nor one of {', '.join(NETWORKS)}"
         )
     try:
         probe = json.loads(path.read_text("utf-8"))

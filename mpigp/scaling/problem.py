@@ -11,10 +11,10 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from mpigp.commands.synth import write
 from mpigp.data import synth
 from mpigp.data.datasets import find
 from mpigp.data.hdf5 import read_rows, reading
+from mpigp.files.blocks import write_blocks
 from mpigp.files.model_file import LATENT, parameters_section
 from mpigp.gp.parameters import Globals
 from mpigp.types import Floats
@@ -38,7 +38,7 @@ def write_data(path: Path, problem: Problem) -> None:
     """Write synthetic rows: X (n, q), and Y (n, d), smooth functions of X with noise."""
     function = synth.random_function(0, problem.q, problem.d)
     make = partial(synth.regression_block, function, 0, noise=NOISE)
-    write(path, problem.n, make, np.dtype(float), {})
+    write_blocks(path, problem.n, make, np.dtype(float), {})
 
 
 def write_parameters(path: Path, data: Path, problem: Problem, names: tuple[str, str] = ("X", "Y")) -> None:

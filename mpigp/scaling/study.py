@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 
 from mpigp.errors import InputError
 from mpigp.files.atomic import replacing
+from mpigp.launch import slurm
 from mpigp.scaling.problem import Problem, write_data, write_parameters
 from mpigp.scaling.running import Figures, RunFailed, figures
 
@@ -64,7 +64,7 @@ def check_alone(options: Options) -> None:
     one_rank = asdict(options.problem) | {"ranks": 1, "threads": options.threads}
     for path, record in read_records(options.folder).items():
         if path not in mine and setting(record) != setting({"kind": options.kind, "runs": [one_rank]}):
-            raise InputError(f"{path}: is of another study: remove it, or choose another folder with -o")
+            raise InputError(f"{path}: is of another study: remove it, or choose another folder")
 
 
 def run(options: Options) -> Iterator[tuple[int, Figures]]:
@@ -121,14 +121,8 @@ def submit(options: Options, words: Sequence[str], sbatch: Sequence[str]) -> dic
         inside = shlex.join([sys.executable, "-m", "mpigp", *words, "--ranks", str(ranks)])
         log = options.path(ranks).with_suffix(".log")
         ours = [f"--job-name=scaling-{ranks}", f"--ntasks={ranks}", f"--cpus-per-task={options.threads}"]
-        command = ["sbatch", "--parsable", *ours, f"--output={log}", *sbatch, f"--wrap=exec {inside}"]
-        try:
-            job = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise InputError(f"--slurm: sbatch could not be run: {error}: is this a machine of the cluster?") from None
-        if job.returncode != 0:
-            raise InputError(f"--slurm: sbatch refused the job of {ranks} ranks: {' '.join(job.stderr.split())}")
-        jobs[ranks] = job.stdout.strip().partition(";")[0]
+        command = [*ours, f"--output={log}", *sbatch, f"--wrap=exec {inside}"]
+        jobs[ranks] = slurm.sbatch(command)
     return jobs
 
 
@@ -163,7 +157,7 @@ def read_study(folder: Path) -> Study:
         raise InputError(f"{folder}: is no folder: give one that `mpigp scaling strong` or `weak` wrote to")
     records = read_records(folder)
     if not records:
-        raise InputError(f"{folder}: holds no runs: `mpigp scaling strong` or `weak` writes them, -o names the folder")
+        raise InputError(f"{folder}: holds no runs: `mpigp scaling strong` or `weak` writes them")
     first, *_ = records.values()
     points = sorted((point_of(record["runs"]) for record in records.values()), key=lambda point: point.ranks)
     for path, record in records.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import tracemalloc
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
+from mpigp.cli import Parser
 from mpigp.commands import synth as command
 from mpigp.data import synth
 from mpigp.errors import InputError
@@ -20,7 +20,7 @@ CONFIGURATIONS = [synth.homogeneous, synth.annular, synth.stratified]
 
 
 def run(*words: object) -> dict:
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     command.add_arguments(parser)
     return command.run(parser.parse_args([str(word) for word in words]), None)
 

@@ -21,8 +21,8 @@ from experiments import command, peer
 from experiments.flights import Rows, beside
 from experiments.source import Source
 from mpigp import BayesianGPLVM, SparseGPRegression
-from mpigp.mpi.communicator import SIZE_VARIABLES
 from mpigp.mpi.distributed_rows import DistributedRows, fingerprint
+from mpigp.mpi.processes import SIZE_VARIABLES
 from tests.experiments.test_density import quadrature
 from tests.support.calling import write
 from tests.support.launching import ROOT, mpiexec, start

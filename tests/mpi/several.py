@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mpigp.cli import main
 from mpigp.data import streams
-from mpigp.mpi.communicator import launched_rank
+from mpigp.mpi.processes import launched_rank
 
 
 @contextmanager

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mpigp.errors import InputError
-from mpigp.mpi.communicator import check_connected, default_threads, described, launched_rank
+from mpigp.mpi.communicator import check_connected
+from mpigp.mpi.processes import default_threads, described, launched_rank
 
 
 @pytest.mark.parametrize(

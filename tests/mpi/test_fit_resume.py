@@ -21,7 +21,7 @@ import h5py
 import pytest
 
 from mpigp.launch.mpiexec import find_mpiexec, flags
-from mpigp.mpi.communicator import launched_rank
+from mpigp.mpi.processes import launched_rank
 from tests.mpi.test_same_bits import contents
 from tests.support.fits import OPTIMIZERS, differences, fit
 from tests.support.inputs import MODELS, Inputs, write_inputs

@@ -449,7 +449,7 @@ def test_a_slow_first_rank_still_says_what_is_wrong(tmp_path: Path) -> None:
     script.write_text(
         "import os, time\n"
         "from mpigp.cli import main\n"
-        "from mpigp.mpi.communicator import launched_rank\n"
+        "from mpigp.mpi.processes import launched_rank\n"
         "if launched_rank(os.environ) == 0:\n"
         "    time.sleep(2)\n"
         "main()\n"

@@ -7,7 +7,7 @@ import numpy as np
 
 from mpigp.cli import main
 from mpigp.data.streams import Stream
-from mpigp.mpi.communicator import launched_rank
+from mpigp.mpi.processes import launched_rank
 
 if __name__ == "__main__":
     rank, left = int(sys.argv[1]), int(sys.argv[2])

@@ -34,4 +34,4 @@ def open_table(path: Path, kind: str | None, delimiter: str | None, header: bool
         return NpzTable(path)
     if kind == "parquet":
         return ParquetTable(path)
-    raise InputError(f"{path}: the name does not tell the format: choose --format {', '.join(FORMATS)}")
+    raise InputError(f"{path}: the name does not tell the format: choose `format` {', '.join(FORMATS)}")

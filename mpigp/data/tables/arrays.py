@@ -98,7 +98,7 @@ class NpzTable(Table):
             listed = ", ".join(f"{name} has {rows}" for name, rows in lengths.items())
             raise InputError(
                 f"{self.path}: the arrays differ in their number of rows: {listed}: "
-                "choose arrays of one length by --x-columns, --y-columns and --labels"
+                "choose arrays of one length by `x_columns`, `y_columns` and `labels`"
             )
         return next(iter(lengths.values()))
 

@@ -129,4 +129,4 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         raise
     except (OSError, EOFError, ValueError, csv.Error, zipfile.BadZipFile, zlib.error) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path}: cannot be read as {kind}: {reason}: check the file or --format") from error
+        raise InputError(f"{path}: cannot be read as {kind}: {reason}: check the file or `format`") from error

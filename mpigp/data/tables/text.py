@@ -53,7 +53,7 @@ class CsvTable(Table):
                     if len(record) != self.width:
                         raise InputError(
                             f"{self.path}, row {row}: has {len(record)} fields, the first row of the file "
-                            f"{self.width}: correct the row, or choose --delimiter"
+                            f"{self.width}: correct the row, or choose `delimiter`"
                         )
                 yield [[record[column] for record in block] for column in columns], file.tell()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
+import scipy
 from threadpoolctl import threadpool_limits
 
 from mpigp.chunks import Share, chunk_rows

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import builtins
 import tracemalloc
 from pathlib import Path
@@ -11,7 +10,9 @@ import h5py
 import numpy as np
 import pytest
 
+from mpigp.cli import Parser
 from mpigp.commands import convert as command
+from mpigp.commands import in_options
 from mpigp.data.tables import table
 from mpigp.errors import InputError
 
@@ -19,9 +20,13 @@ ROWS = 23
 
 
 def run(*words: object) -> dict:
-    parser = argparse.ArgumentParser()
+    """Run the command; an error reads as the command line shows it."""
+    parser = Parser()
     command.add_arguments(parser)
-    return command.run(parser.parse_args([str(word) for word in words]), None)
+    try:
+        return command.run(parser.parse_args([str(word) for word in words]), None)
+    except InputError as error:
+        raise InputError(in_options(str(error), parser.options())) from error
 
 
 def read(path: Path) -> dict[str, np.ndarray]:

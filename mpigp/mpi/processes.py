@@ -1,0 +1,94 @@
+"""Processes without MPI: the launcher's environment variables, /proc, and lines on standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
+MARKS = "MPIGP_STARTED"  # the variable that names the folder for the marks of ranks
+MET, ENDED = "met", "ended"
+
+
+def launched_rank(environment: Mapping[str, str]) -> int:
+    """Return the rank that the launcher gave this process, without asking MPI; 0 without a launcher."""
+    return next((int(environment[name]) for name in RANK_VARIABLES if environment.get(name, "").isdigit()), 0)
+
+
+def default_threads(environment: Mapping[str, str]) -> int:
+    """Return the threads of a rank unless the user chooses them: Slurm's CPUs per task, or one."""
+    value = environment.get("SLURM_CPUS_PER_TASK", "")
+    return int(value) if value.isdigit() and int(value) > 0 else 1
+
+
+def can_survive(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether this MPI was started with fault tolerance (ULFM), and so survives the death of a rank."""
+    return environment.get("OMPI_MCA_mpi_ft_enable", "0") not in ("", "0", "false")
+
+
+def say(text: str) -> None:
+    """Write a line to standard error in one call: mpiexec may insert a line of its own between two."""
+    sys.stderr.write(f"mpigp: {text}\n")
+    sys.stderr.flush()
+
+
+def described(error: BaseException, trace: TracebackType | None) -> str:
+    """Return an unexpected error and its place in one line; MPIGP_TRACEBACK=1 adds the traceback."""
+    import traceback
+
+    where = traceback.extract_tb(trace)[-1] if trace else None
+    line = f"{type(error).__name__}: {' '.join(str(error).split())}" + (
+        f" ({where.filename}:{where.lineno})" if where else ""
+    )
+    if os.environ.get("MPIGP_TRACEBACK"):
+        line += "\n" + "".join(traceback.format_exception(error))
+    return line
+
+
+def own_peak_memory() -> int:
+    """Return the peak resident memory of this process, in bytes."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+class Status(NamedTuple):
+    """A running process: the number of its parent, and its start in clock ticks of its machine."""
+
+    parent: int
+    started: int
+
+
+def status(process: int) -> Status | None:
+    """Return the status of a process; None if it has ended."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            state, parent, *fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if state in "ZX" else Status(int(parent), int(fields[17]))
+
+
+def environments() -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the number and the environment of each process of this machine that this user may inspect."""
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{process}/environ", errors="replace") as file:
+                pairs = (item.partition("=") for item in file.read().split("\0"))
+                yield int(process), {name: value for name, _, value in pairs}
+        except OSError:  # it has ended meanwhile, or belongs to somebody else
+            continue
+
+
+def mark(event: str) -> None:
+    """Leave a mark for the launcher if it asked for marks: this rank has MET the others, or ENDED in good order."""
+    folder = os.environ.get(MARKS)
+    if folder and os.path.isdir(folder):
+        with open(os.path.join(folder, f"{event}.{os.getpid()}"), "a"):
+            pass
