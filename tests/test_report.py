@@ -19,8 +19,8 @@ from reports import CYCLE, Page, read_page, report, write_gplvm, write_regressio
 from mpigp.cli import main
 from mpigp.commands import report as command
 from mpigp.mpi.timers import PHASES
-from mpigp.report.fitted import ITERATIONS
 from mpigp.report.document import number
+from mpigp.report.fitted import ITERATIONS
 from mpigp.report.thinning import BLOCK, MOST, evenly, thinned
 
 SHORT = 1e-5  # numbers are drawn with five digits, so half a unit of the fifth is at most 5e-5 of them

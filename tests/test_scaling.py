@@ -19,7 +19,7 @@ from studies import BYTES, COSTS, figures, write_point, write_study
 
 from mpigp.chunks import chunk_count, share
 from mpigp.cli import execute
-from mpigp.scaling.costs import TERMS, Layout, busiest_rows, fit, layout_of, cross_validate
+from mpigp.scaling.costs import TERMS, Layout, busiest_rows, cross_validate, fit, layout_of
 from mpigp.scaling.forecast import BOTTLENECKS, MAX_RANKS, forecast
 from mpigp.scaling.interconnects import NETWORKS, Interconnect
 from mpigp.scaling.study import read_study
