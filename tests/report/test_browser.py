@@ -264,6 +264,8 @@ def test_other_figures_tell_their_numbers(tab: Tab, gplvm: Page) -> None:
     assert told["ard"].startswith("dimension ") and "α = " in told["ard"]
     for figure in ("bound-iterations", "bound-seconds", "gradient"):
         assert told[figure].startswith("iteration ")
+    script = "[...document.querySelectorAll('#timing svg text[text-anchor=end]')].map(e => e.textContent)"
+    assert tab.run(script) == ["0", "1"]  # each rank has its number
     assert told["timing"].startswith("rank 1, ") and told["metrics"].startswith("until iteration ")
 
 
