@@ -1,22 +1,22 @@
-"""A tour in under a minute: oil-flow data, a GPLVM of them learnt on two ranks of which one is killed, and a report.
+"""A tour in under a minute: oil-flow data, a GPLVM of them learned on two ranks of which one is killed, and a report.
 
 The fit goes on without the rank that died, where the MPI can. The same fit on one rank, in which nobody dies, then
-shows that nothing was lost: all numbers that were learnt have the same bits.
+shows that nothing was lost: all numbers that were learned have the same bits.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import time
 from typing import Any
 
-from mpigp import cli
 from mpigp.errors import InputError
 from mpigp.files.atomic import made_folder
 from mpigp.files.model_file import open_model
 from mpigp.launch.fault_injection import FaultInjector
-from mpigp.launch.mpiexec import find_mpiexec, launch, mpi_version, outlives
+from mpigp.launch.mpiexec import find_mpiexec, mpi_version, outlives
 
 PARALLEL = False
 
@@ -42,24 +42,24 @@ def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     learn = ["fit", data, *(str(word) for option in LEARN.items() for word in option)]
 
     say("Oil-flow data: gamma rays through a pipe, and which of three ways the oil, gas and water flow in it.")
-    step(1, ["synth", "oilflow", "--rows", str(arguments.rows), "-o", data])
+    step("synth", "oilflow", "--rows", str(arguments.rows), "-o", data)
     plan = f"Rank {VICTIM} is to be killed after iteration {MOMENT}."
     if not survives:
         plan = "This MPI ends the whole job when a rank dies, so none is killed; Open MPI ≥ 5 outlives it."
     say(f"A GPLVM of them, on two ranks. {plan}")
-    with FaultInjector(metrics, VICTIM if survives else None, MOMENT) as onlooker:
-        step(2, [*learn, "-o", model, "--metrics", metrics], model)
+    with FaultInjector(metrics, VICTIM if survives else None, MOMENT) as injector:
+        step("--ranks", "2", *learn, "-o", model, "--metrics", metrics)
     left = ranks_left(model)
-    say(outcome(onlooker.killed_at, left))
+    say(outcome(injector.killed_at, left))
     say("The same fit on one rank, in which nobody dies.")
-    step(1, [*learn, "-o", undisturbed])
+    step(*learn, "-o", undisturbed)
     same = equal_bits(model, undisturbed)
     say("Both models have the same bits." if same else "The models DIFFER: please report this.")
-    step(1, ["report", model, "-o", page, "--data", data, "--metrics", metrics])
+    step("report", model, "-o", page, "--data", data, "--metrics", metrics)
     seconds = time.monotonic() - began
     say(f"Done in {seconds:.0f} s. The report is {page}: open it in a browser.")
     return {
-        "folder": str(folder), "data": data, "model": model, "report": page, "killed_at": onlooker.killed_at,
+        "folder": str(folder), "data": data, "model": model, "report": page, "killed_at": injector.killed_at,
         "ranks_left": left, "same_bits": same, "seconds": seconds, "exit_code": 0 if same else 1,
     }  # fmt: skip
 
@@ -69,14 +69,10 @@ def say(text: str) -> None:
     print(f"\n# {text}", flush=True)
 
 
-def step(ranks: int, arguments: list[str], model: str | None = None) -> None:
-    """Show a command and run it on this many ranks; a fit that writes this `model` may be killed."""
-    launched = ["--ranks", str(ranks)] if ranks > 1 else []
-    print("$ mpigp", *launched, *arguments, flush=True)
-    if arguments[0] == "fit":  # also on one rank: MPI is not to start in this process, which starts others
-        code = launch(ranks, 1, arguments, model, cli.RESTARTS if model else 0)
-    else:
-        code = cli.execute(arguments)
+def step(*words: str) -> None:
+    """Show a command line and run it."""
+    print("$ mpigp", *words, flush=True)
+    code = subprocess.run([sys.executable, "-m", "mpigp", *words]).returncode
     if code != 0:
         sys.exit(code)
 
@@ -98,6 +94,6 @@ def outcome(killed_at: int | None, left: int) -> str:
 
 
 def equal_bits(one: str, other: str) -> bool:
-    """Return whether two models learnt the same, bit for bit."""
+    """Return whether two models learned the same, bit for bit."""
     with open_model(one) as first, open_model(other) as second:
         return first.bits() == second.bits()

@@ -1,4 +1,4 @@
-"""One who watches a fit from outside, by its file of metrics: shows its progress, and may kill a rank of it."""
+"""Fault injection: watch a fit by its file of metrics, show its progress, and kill one of its ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from types import TracebackType
 
 from mpigp.mpi.processes import environments, launched_rank
 
-TAG = "MPIGP_ONLOOKER"  # the variable by which the ranks of a fit that is watched are known
+TAG = "MPIGP_FAULT_INJECTION"  # the variable that marks the ranks of the watched fit
 EVERY_SECONDS = 1.0  # between lines of progress
 PAUSE = 0.005  # seconds between looks: less than an iteration of anything worth watching
 
