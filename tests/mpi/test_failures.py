@@ -117,7 +117,7 @@ def test_input_errors_of_some_ranks_are_raised_on_all(tmp_path: Path) -> None:
         "from mpigp.mpi.communicator import raise_on_all_ranks, world\n"
         "comm = world()\n"
         "try:\n"
-        "    with together(comm):\n"
+        "    with raise_on_all_ranks(comm):\n"
         "        if comm.rank > 0:\n"
         "            raise InputError(f'rank {comm.rank} is unhappy')\n"
         "except InputError as error:\n"
