@@ -37,7 +37,7 @@ def ask(peer: str, python: str) -> dict[str, Any]:
         if answer.returncode != 0:
             sys.exit(f"{peer}: {' '.join(command)} failed: {answer.stderr.strip().splitlines()[-1:]}")
         found.append(json.loads(answer.stdout.splitlines()[-1]))
-    return found[0] | {"threads": found[0]["bits"] == found[1]["bits"], "ranks": None}
+    return found[0] | {"threads": found[0]["bits"] == found[1]["bits"]}
 
 
 def ask_ourselves() -> dict[str, Any]:
@@ -76,10 +76,11 @@ def table(found: dict[str, dict[str, Any]]) -> str:
         "version": lambda each: each["version"],
         "sparse GP regression: bound and gradient": lambda each: "yes" if each["finite"] else "no",
         "Bayesian GPLVM": lambda each: "yes" if each["gplvm"] else "no",
-        "models take a communicator of MPI": lambda each: "yes" if each["communicator"] else "no",
-        "the same bits with one thread and two": lambda each: "yes" if each["threads"] else "no",
-        "the same bits on one rank and two": lambda each: {True: "yes", False: "no", None: "not asked"}[each["ranks"]],
+        "models take an MPI communicator": lambda each: "yes" if each["communicator"] else "no",
+        "the same bits on one thread and on two": lambda each: "yes" if each["threads"] else "no",
     }
+    if all("ranks" in each for each in found.values()):  # peers are run in one process
+        rows["the same bits on one rank and on two"] = lambda each: "yes" if each["ranks"] else "no"
     lines = ["| | " + " | ".join(found) + " |", "|---" * (len(found) + 1) + "|"]
     lines += [f"| {what} | " + " | ".join(tell(each) for each in found.values()) + " |" for what, tell in rows.items()]
     return "\n".join(lines)

@@ -1,5 +1,6 @@
 """The order of the tests, which of them may run side by side, and where their programs put temporary files."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,27 +8,45 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-TESTS = Path(__file__).parent
+pytest.register_assert_rewrite("tests.support")
+
+# Slurm's jobs go on beside all others, and what takes long comes first, so that no worker is late at the end.
+ORDER = ("slurm", "mpi", "docs", "launch", "experiments", "estimators", "commands", "report", "scaling")
+# These run on the worker that waits for Slurm.
+BESIDE_SLURM = ("test_recovery.py", "test_deaths.py", "test_fit_resume.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with Slurm's, and end with those marked `last`, which wait for a job that goes on beside all others."""
-    items.sort(key=lambda item: (item.get_closest_marker("last") is not None, item.path.parent != TESTS / "slurm"))
+    """End with those marked `last`, which wait for a job that goes on beside all others."""
+
+    def key(item: pytest.Item) -> tuple[bool, int, bool]:
+        folder = item.path.parent.name
+        place = ORDER.index(folder) if folder in ORDER else len(ORDER)
+        return item.get_closest_marker("last") is not None, place, item.path.name not in BESIDE_SLURM
+
+    items.sort(key=key)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Use all cores, but for a file or a test that is named: there a start of workers would take longer."""
+    return 0 if any(".py" in word for word in config.args) else len(os.sched_getaffinity(0))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Give one of several workers (`-n 2`) the tests of the folders, which kill ranks and count seconds.
-
-    Two of them at a time would make each other late. Those that only compare bits, and all others, go file by file.
-    """
+    """Share out the tests file by file, and page by page; one worker has those of Slurm, and goes on while jobs run."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = Path(nodeid.partition("::")[0])
-            return file.name if file.parent.name == TESTS.name or file.stem.endswith("_bits") else "alone"
+            if file.parent.name == "slurm" or file.name in BESIDE_SLURM:
+                return "slurm"
+            return nodeid if file.name == "test_pages.py" else str(file)
 
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False  # the order of above, not by the number of tests in a file
     return Scheduling(config, log)
 
 
@@ -45,6 +64,14 @@ def temporary_files() -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="session")
 def temporary_files_of_all() -> Iterator[None]:
     with temporary_files():
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def shared_cores() -> Iterator[None]:
+    """Have the ranks of Open MPI share the cores with tests beside: those that wait are idle."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMPI_MCA_mpi_yield_when_idle", "1")
         yield
 
 

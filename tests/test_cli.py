@@ -8,11 +8,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from inputs import Inputs, write_inputs
-from launching import ROOT, mpiexec, run, start
 
 import mpigp
 from mpigp.cli import main
+from tests.support.inputs import Inputs, write_inputs
+from tests.support.launching import ROOT, mpiexec, run, start
 
 
 @pytest.fixture(scope="module")

@@ -39,30 +39,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `mpigp evaluate`."""
     add = parser.add_argument
     add("data", metavar="DATA", help="HDF5 file with /Y (n, d), and /X (n, q) for regression")
-    add(
-        "--params",
-        required=True,
-        metavar="MODEL",
-        help="HDF5 file with the parameters; a fitted model is one",
-    )
+    add("--params", required=True, metavar="MODEL", help="HDF5 file with the parameters; a fitted model is one")
     add("--kernel", metavar="NAME", help="as in `fit` (default: the parameter file's, or rbf)")
     add("-o", "--output", metavar="GRAD", help="write /bound and /gradient/... to this HDF5 file")
-    add(
-        "--repeat",
-        type=int,
-        default=0,
-        metavar="K",
-        help="time K evaluations after a first one, and report the median",
-    )
+    add("--repeat", type=int, default=0, metavar="K", help="report the median of K evaluations after a first one")
     add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
     add("--y", default="Y", metavar="NAME", help="dataset of the outputs (default Y)")
     add("--rows-in-memory", choices=memory.CHOICES, default="auto", help=memory.HELP)
-    add(
-        "--jitter",
-        type=float,
-        metavar="J",
-        help=f"added to the diagonal of K_mm, per unit of variance (default: the file's, or {DEFAULT_JITTER:g})",
-    )
+    add("--jitter", type=float, metavar="J",
+        help=f"added to the diagonal of K_mm / variance (default: the file's, or {DEFAULT_JITTER:g})")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
@@ -95,54 +80,46 @@ def evaluate(arguments: argparse.Namespace, comm: Comm, files: ExitStack) -> dic
     rows = Rows(comm, n, mu, S, Y)
     evaluator = Evaluator(comm, model, rows, m, q, arguments.threads)
 
-    seconds, spent = [], []  # of each evaluation: in all, and by phase
+    evaluation, seconds, by_phase = timed(evaluator, parameters, jitter, arguments)
+    if arguments.output is not None:
+        write_gradients(arguments.output, comm, evaluation, rows)
+    ranks = by_rank(comm, by_phase, share.rows)
+    alone = comm.rank == 0 and arguments.repeat > 0
+    algebra = algebra_seconds(evaluator, parameters, jitter, arguments.repeat) if alone else None
+    choice.tell(comm)
+    median = statistics.median(seconds)
+    if comm.rank == 0:
+        print(f"bound {evaluation.bound!r} nats, {median:.4g} s per evaluation "
+              f"({model.name}, n = {n}, m = {m}, {comm.size} ranks × {arguments.threads} threads)")  # fmt: skip
+        if evaluation.jitter != jitter:
+            print(f"jitter: grew from {jitter:g} to {evaluation.jitter:g}, because K_mm could not be factorized")
+    return {
+        "bound": evaluation.bound, "seconds": median, "ranks": comm.size, "threads": arguments.threads,
+        "model": model.name, "n": n, "m": m, "q": q, "d": d, "jitter": evaluation.jitter, "all_seconds": seconds,
+        "messages": evaluator.phases.messages, "bytes": evaluator.phases.bytes,
+        "peak_memory": max(ranks.get("memory", [0])), "by_rank": ranks, "algebra": algebra, "cpu": cpu(),
+        "rows_in_memory": not choice.stream, "instruction_set": native.instruction_set, "versions": versions(),
+    }  # fmt: skip
+
+
+def timed(
+    evaluator: Evaluator, parameters: Globals, jitter: float, arguments: argparse.Namespace
+) -> tuple[Evaluation, list[float], dict[str, float]]:
+    """Return the evaluation, the seconds of each that counts, and the median seconds of each phase."""
+    seconds, by_phase = [], []
     try:
         for _ in range(1 + arguments.repeat):
             evaluator.phases.clear()
             start = time.perf_counter()
             evaluation = evaluator(parameters, jitter)
             seconds.append(time.perf_counter() - start)
-            spent.append(evaluator.phases.seconds)
+            by_phase.append(evaluator.phases.seconds)
     except EvaluationFailed as error:
         raise InputError(f"{arguments.params}: {error}: move the inducing points apart, or change alpha") from error
-
     if arguments.repeat:
-        del seconds[0], spent[0]
-    usual = {name: statistics.median(each[name] for each in spent) for name in evaluator.phases.seconds}
-    if arguments.output is not None:
-        write_gradients(arguments.output, comm, evaluation, rows)
-    told = by_rank(comm, usual, share.rows)
-    timed = comm.rank == 0 and arguments.repeat > 0
-    algebra = algebra_seconds(evaluator, parameters, jitter, arguments.repeat) if timed else None
-    choice.tell(comm)
-    figures = {
-        "bound": evaluation.bound,
-        "seconds": statistics.median(seconds),
-        "ranks": comm.size,
-        "threads": arguments.threads,
-        "model": model.name,
-        "n": n,
-        "m": m,
-        "q": q,
-        "d": d,
-        "jitter": evaluation.jitter,
-        "all_seconds": seconds,
-        "messages": evaluator.phases.messages,
-        "bytes": evaluator.phases.bytes,
-        "peak_memory": max(told.get("memory", [0])),
-        "by_rank": told,
-        "algebra": algebra,
-        "cpu": cpu(),
-        "rows_in_memory": not choice.stream,
-        "instruction_set": native.instruction_set,
-        "versions": versions(),
-    }
-    if comm.rank == 0:
-        print(f"bound {evaluation.bound!r} nats, {figures['seconds']:.4g} s per evaluation "
-              f"({model.name}, n = {n}, m = {m}, {comm.size} ranks × {arguments.threads} threads)")  # fmt: skip
-        if evaluation.jitter != jitter:
-            print(f"jitter: grew from {jitter:g} to {evaluation.jitter:g}, because K_mm could not be factorised")
-    return figures
+        del seconds[0], by_phase[0]
+    names = evaluator.phases.seconds
+    return evaluation, seconds, {name: statistics.median(each[name] for each in by_phase) for name in names}
 
 
 def algebra_seconds(evaluator: Evaluator, parameters: Globals, jitter: float, repeat: int) -> float:

@@ -26,7 +26,7 @@ from mpigp.types import Floats, Integers
 
 MAX_COND_UNWHITENED_GRADIENT = 2e8
 """Up to this product of signal-to-noise ratio and condition number, regression's gradients may be computed from K_mn,
-unwhitened: rounding moves them by some 1e-15 of the product (measured: tests/test_accuracy.py)."""
+unwhitened: rounding moves them by some 1e-15 of the product (measured: tests/gp/test_accuracy.py)."""
 
 MAX_COND_UNWHITENED_STATISTICS = 5e4
 """Up to this one, of the condition number alone too, its statistics: rounding moves the bound by some 1e-20 of its

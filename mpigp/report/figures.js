@@ -120,12 +120,10 @@ function logTicks([low, high]) { // of decimal logarithms
 /** The ticks of an axis: as many as have room where `room` is the pixels between two ends, `need` those of a text. */
 function ticks({ ticks: given, scale }, range, room, need) {
   if (!given) return scale ? logTicks(range) : linearTicks(range, Math.max(room / need(null), 2));
-  const shown = [];
-  let end = -Infinity;
+  const shown = [], pixels = room / Math.abs(range[1] - range[0]);
   for (const [value, name] of given) {
-    const at = scale ? SCALES[scale](value) : value, half = need(name) / 2;
-    const place = (Math.abs(at - range[0]) / Math.abs(range[1] - range[0])) * room;
-    if (place - half >= end || !shown.length) { shown.push([at, name]); end = place + half; }
+    const at = scale ? SCALES[scale](value) : value, [last, before] = shown.at(-1) ?? [-Infinity, ""];
+    if (Math.abs(at - last) * pixels >= (need(name) + need(before)) / 2) shown.push([at, name]);
   }
   return shown;
 }

@@ -1,4 +1,4 @@
-"""What a report tells of a model file: its parameters, its latent space, and how it was learnt."""
+"""The contents of a model file that a report shows: parameters, latent space, and the course of the fit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mpigp.files.model_file import FORMAT, ModelFile
 from mpigp.files.provenance import Timing, balance
 from mpigp.gp.parameters import Globals
 from mpigp.mpi.timers import GROUPS, PHASES
-from mpigp.report.thinning import Indices, blocks, evenly, thinned
+from mpigp.report.thinning import Indices, evenly, pick, thinned
 from mpigp.types import Floats
 
 ITERATIONS = 2000  # that a figure shows at most
@@ -55,7 +55,7 @@ class Fitted(NamedTuple):
     """A model file.
 
     d, jitter, seed, stopped, timing : None where the file does not tell
-    y_scale : (d,), None where outputs were not standardised.   latent : None in regression
+    y_scale : (d,), None where outputs were not standardized.   latent : None in regression
     last : `iterations`, and `bound`, `gradient_norm`, `seconds`, `evaluations` at the last; empty where there was none
     made : `command`, and `versions` and `machine` by name, as far as the file has them
     """
@@ -88,7 +88,7 @@ class Fitted(NamedTuple):
 
 
 def read_fitted(model: ModelFile) -> Fitted:
-    """Return what a model file tells, checked."""
+    """Return the contents of a model file, checked."""
     if model.attribute("format") != FORMAT:
         raise InputError(f"{model.name}: is not a model file: {REMEDY}")
     kind, parameters, d = model.kind, model.parameters(), model.outputs()
@@ -110,26 +110,21 @@ def read_fitted(model: ModelFile) -> Fitted:
         y_scale=None if y is None else y.scale,
         learning=learning,
         last=last,
-        latent=read_some_latent(model, n, parameters.Z.shape[1]) if kind == "gplvm" else None,
+        latent=read_some_latent(model, n) if kind == "gplvm" else None,
         timing=model.timing(),
         made=model.provenance(),
     )
 
 
-def read_some_latent(model: ModelFile, n: int, q: int) -> Latent:
-    """Return rows of the latent space, thinned."""
+def read_some_latent(model: ModelFile, n: int) -> Latent:
+    """Return a sample of the rows of the latent space."""
     rows = thinned(n)
-    mu, S = np.empty((len(rows), q)), np.empty((len(rows), q))
-    filled = 0
-    for start, stop, places in blocks(n, rows):
-        for part, values in zip((mu, S), model.latent(start, stop), strict=True):
-            part[filled : filled + len(places)] = values[places]
-        filled += len(places)
+    mu, S = np.hsplit(pick(n, rows, lambda start, stop: np.hstack(model.latent(start, stop))), 2)
     return Latent(rows, mu, np.sqrt(S))
 
 
 def read_learning(model: ModelFile) -> tuple[Iterations, dict[str, Any]]:
-    """Return the trace, thinned, and what its last entry says; nothing of either in a file without."""
+    """Return some iterations of the trace, and its last entries by name; nothing of either in a file without."""
     trace = model.trace()
     count = len(trace["bound"]) if trace else 0
     if not count:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,14 +29,11 @@ def evenly(count: int, most: int) -> Indices:
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64)) if count else np.arange(0)
 
 
-def blocks(n: int, rows: Indices) -> Iterator[tuple[int, int, Indices]]:
-    """Yield blocks [start, stop) that cover n rows, each with the places in it of the wanted rows."""
+def pick(n: int, rows: Indices, read: Callable[[int, int], NDArray]) -> NDArray:
+    """Return some of n rows, given in ascending order, from the blocks that `read` returns for [start, stop)."""
+    parts = []
     for start in range(0, n, BLOCK):
         stop = min(n, start + BLOCK)
         first, last = np.searchsorted(rows, (start, stop))
-        yield start, stop, rows[first:last] - start
-
-
-def pick(n: int, rows: Indices, read: Callable[[int, int], NDArray]) -> NDArray:
-    """Return some of n rows, in blocks that `read` returns for [start, stop)."""
-    return np.concatenate([read(start, stop)[places] for start, stop, places in blocks(n, rows)])
+        parts.append(read(start, stop)[rows[first:last] - start])
+    return np.concatenate(parts)

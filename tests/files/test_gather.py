@@ -7,11 +7,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from launching import mpiexec
 from mpi4py import MPI
 
 from mpigp.files import gather
 from mpigp.mpi.distributed_rows import DistributedRows
+from tests.support.launching import mpiexec
 
 SCRIPT = """
 import sys

@@ -9,13 +9,13 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from modelfiles import write_model
-from problems import LATENT, REGRESSION, Problem, make
 
 from mpigp.errors import InputError
 from mpigp.files.model_file import VERSION, ModelFile, open_model
 from mpigp.gp.standardization import Standardization
 from mpigp.mpi.timers import PHASES
+from tests.support.modelfiles import write_model
+from tests.support.problems import LATENT, REGRESSION, Problem, make
 
 N, M, Q, D = 50, 4, 2, 3
 Y = Standardization(np.array([1.0, 2.0, 3.0]), np.array([0.5, 1.0, 2.0]))

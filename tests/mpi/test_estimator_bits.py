@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from launching import mpiexec
+
+from tests.support.launching import mpiexec
 
 SCRIPT = Path(__file__).with_name("estimate.py")
 IMPORTS = """import h5py

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from launching import Outcome, mpiexec
 
 import mpigp
+from tests.support.launching import Outcome, mpiexec
 
 SCRIPT = Path(__file__).with_name("faulty_script.py")
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fits import OPTIMIZERS, Case, Made, differences, fit, made
-from inputs import MODELS, write_inputs
-from test_same_bits import contents
 
 from mpigp.chunks import chunk_count
+from tests.mpi.test_same_bits import contents
+from tests.support.fits import OPTIMIZERS, Case, Made, differences, fit, made
+from tests.support.inputs import MODELS, write_inputs
 
 N, M, Q, D = 277, 7, 2, 3  # a prime: nothing divides it; five chunks
-ITERATIONS, HOLD = 50, 10
+ITERATIONS, HOLD = 30, 10
 DECOMPOSITIONS = [(2, 1), (3, 1), (5, 1), (2, 2)]  # ranks, threads
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from fits import fit
-from inputs import Inputs, change, replace, write_inputs
-from launching import mpiexec, run, several
-from refusals import Case, Cases, Refused, Setting, assert_case_refused, tried
-from test_same_bits import contents
+
+from tests.mpi.test_same_bits import contents
+from tests.support.fits import fit
+from tests.support.inputs import Inputs, change, replace, write_inputs
+from tests.support.launching import mpiexec, run, several
+from tests.support.refusals import Case, Cases, Refused, Setting, assert_case_refused, tried
 
 N, M, Q, D = 300, 6, 2, 3
 SHORT = ["--max-iter", 3, "--hold", 1]

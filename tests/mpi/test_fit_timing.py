@@ -9,15 +9,16 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from fits import fit
-from inputs import MODELS, write_inputs
-from launching import several
 
 import mpigp
 from mpigp.chunks import share
 from mpigp.mpi.timers import PHASES
+from tests.support.fits import fit
+from tests.support.inputs import MODELS, change, write_inputs
+from tests.support.launching import several
 
 N, RANKS = 277, 3
+LATE = 1e9  # seconds, which no phase of a continuation takes
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -29,10 +30,11 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     (folder / "options.toml").write_text("hold = 2\n")
     command = fit(inputs, first, request.param, "--tolerance", 0)
     configured = fit(inputs, third, request.param, "--max-iter", 3, "--config", folder / "options.toml")
-    for outcomes in several(folder / "told", RANKS, [[*command, "--max-iter", 60], configured]):
+    for outcomes in several(folder / "told", RANKS, [[*command, "--max-iter", 10], configured]):
         assert [outcome.code for outcome in outcomes] == [0] * RANKS, outcomes
     second.write_bytes(first.read_bytes())
-    command = [*command, "--max-iter", 62, "--resume", "-o", second]
+    change(second, "timing/phases", ..., LATE)
+    command = [*command, "--max-iter", 12, "--resume", "-o", second]
     for outcomes in several(folder / "told again", 2, [command]):
         assert [outcome.code for outcome in outcomes] == [0] * 2, outcomes
     return {"first": first, "resumed": second, "configured": third, "data": inputs.data}
@@ -48,12 +50,11 @@ def test_rows_and_seconds_of_every_rank(model: dict[str, Path]) -> None:
 
 
 def test_a_continuation_counts_its_own_seconds(model: dict[str, Path]) -> None:
-    """Two iterations after sixty take less time, in computations that need no luck with the machine."""
-    work = [PHASES.index("statistics"), PHASES.index("gradients")]
-    with h5py.File(model["first"]) as first, h5py.File(model["resumed"]) as resumed:
-        assert len(resumed["trace/bound"]) == 62
+    """Those of the file that it goes on from are not among them."""
+    with h5py.File(model["resumed"]) as resumed:
+        assert len(resumed["trace/bound"]) == 12
         assert resumed["timing/phases"].shape[0] == len(resumed["timing/rows"]) == 2
-        assert resumed["timing/phases"][:, work].sum() < first["timing/phases"][:, work].sum()
+        assert resumed["timing/phases"][()].max() < LATE
 
 
 def test_command_versions_and_machine(model: dict[str, Path]) -> None:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
-from calling import read, write
-from fits import Case, Made, differences, fit, made
-from inputs import write_inputs
-from kernel_page import NAME, blocks, write_module
-from launching import run, several, start
 
 from mpigp.chunks import chunk_count
+from tests.support.calling import read, write
+from tests.support.fits import Case, Made, differences, fit, made
+from tests.support.inputs import write_inputs
+from tests.support.kernel_page import NAME, write_module
+from tests.support.launching import run, several
 
 N, M, Q, D = 277, 7, 2, 3  # a prime: nothing divides it; five chunks
 HALF, ITERATIONS = 6, 12
@@ -110,22 +109,3 @@ def test_a_kernel_that_is_not_found_ends_all_ranks_with_one_line(folder: Path, t
     assert ended.code == 2
     (line,) = ended.ours
     assert "regression.h5: attribute kernel: is 'gaussian:Gaussian': ModuleNotFoundError" in line
-
-
-@pytest.mark.slow
-def test_a_reader_of_the_page_gets_what_it_says(tmp_path: Path) -> None:
-    """The module as the page has it, in a folder outside of mpigp, and the page's commands as they stand there."""
-    write_module(tmp_path)
-    script = tmp_path / "page.sh"
-    script.write_text("set -eu\n" + "".join(blocks("sh")))
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    ended = start("bash", script, cwd=tmp_path, environment={"PATH": path, "PYTHONPATH": ""}, timeout=170)
-    assert ended.code == 0, ended.stdout + ended.stderr
-    model = read(tmp_path / "model.h5")
-    assert 40 < len(model["trace/bound"]) <= 60 and model["trace/bound"][-1] > model["trace/bound"][0]
-    with h5py.File(tmp_path / "model.h5") as file, h5py.File(tmp_path / "latent.h5") as latent:
-        assert file.attrs["kernel"] == latent.attrs["kernel"] == NAME
-    truth = read(tmp_path / "data.h5")["Y"]
-    error = read(tmp_path / "predictions.h5")["mean"] - truth
-    assert np.sqrt(np.mean(error**2)) < 0.3 * truth.std()
-    assert read(tmp_path / "points.h5")["latent/mu"].shape == (100, 2)

@@ -8,13 +8,13 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from calling import write
-from fits import Case, Made, differences, fit, made
-from inputs import Inputs, write_inputs
-from launching import several
-from test_same_bits import contents
 
 from mpigp.chunks import chunk_count
+from tests.mpi.test_same_bits import contents
+from tests.support.calling import write
+from tests.support.fits import Case, Made, differences, fit, made
+from tests.support.inputs import Inputs, write_inputs
+from tests.support.launching import several
 
 N, M, Q, D = 277, 7, 2, 3  # a prime: nothing divides it; five chunks
 ROWS = (N, 3, 1)  # many, fewer than ranks, and one

@@ -10,10 +10,11 @@ from typing import NamedTuple
 import h5py
 import numpy as np
 import pytest
-from fits import fit
-from inputs import change, damage, middle_of_chunk, replace, write_inputs
-from launching import run, several
-from refusals import Case, Cases, Refused, Setting, assert_case_refused, assert_refused, state, tried
+
+from tests.support.fits import fit
+from tests.support.inputs import change, damage, middle_of_chunk, replace, write_inputs
+from tests.support.launching import run, several
+from tests.support.refusals import Case, Cases, Refused, Setting, assert_case_refused, assert_refused, state, tried
 
 N, M, Q, D = 300, 6, 2, 3  # of the models
 NEW = 1009  # rows to predict, 16 chunks: with three ranks, rows 0 to 319, 320 to 639, and from 640

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from inputs import MODELS, write_inputs
-from launching import run, several
 from mpi4py import MPI
 
 from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import MODELS as ENGINE
 from mpigp.mpi.evaluator import Evaluator
 from mpigp.mpi.rows import Rows
+from tests.support.inputs import MODELS, write_inputs
+from tests.support.launching import run, several
 
 
 def message_lengths(model: str, m: int, q: int, d: int) -> list[int]:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import h5py
 import numpy as np
 import pytest
-from inputs import MODELS, Inputs, change, write_inputs
-from launching import run, several
 
 from mpigp.chunks import chunk_count
+from tests.support.inputs import MODELS, Inputs, change, write_inputs
+from tests.support.launching import run, several
 
 SIZES = {  # n: (m, q, d)
     1: (1, 1, 1),

@@ -8,10 +8,11 @@ from typing import NamedTuple
 import h5py
 import numpy as np
 import pytest
-from fits import differences, fit
-from inputs import MODELS, Inputs, change, write_inputs
-from launching import mpiexec, several
-from test_same_bits import assert_same_bits
+
+from tests.mpi.test_same_bits import assert_same_bits
+from tests.support.fits import differences, fit
+from tests.support.inputs import MODELS, Inputs, change, write_inputs
+from tests.support.launching import mpiexec, several
 
 N, M, Q, D = 1009, 7, 2, 3  # sixteen chunks
 TINY = 1  # bytes: a block is one chunk

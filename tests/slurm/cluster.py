@@ -15,12 +15,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from launching import LAUNCHERS, end_marked, start
+from tests.support.launching import LAUNCHERS, end_marked, start
 
 NODES, CPUS = 4, 4
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol", "setpriv")
 SBIN = "/usr/sbin:/sbin"  # where the daemons are
-UP = 60  # seconds for the daemons to come up
+UP = 300  # seconds for the daemons to come up
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL")
 # A requeued job waits until its credential has expired, and it is the scheduler's turn: here, a few seconds. A job that
 # has ended is told of for an hour.
@@ -108,18 +108,13 @@ class Cluster:
         """Return all that Slurm tells of a job."""
         return dict(re.findall(r"(\S+?)=(\S*)", self.call("scontrol", "--oneliner", "show", "job", number)))
 
-    def times(self, number: str) -> tuple[str, str]:
-        """Return when a job started and ended."""
-        known = self.known(number)
-        return known["StartTime"], known["EndTime"]
-
     def job(self, number: str) -> Job:
         """Return what is to be known of a job."""
         known = self.known(number)
         return Job(number, known["JobState"], int(known["ExitCode"].partition(":")[0]), int(known["Restarts"]),
                    int(known["NumNodes"].partition("-")[0]))  # fmt: skip
 
-    def wait(self, number: str, seconds: float = 90) -> Job:
+    def wait(self, number: str, seconds: float = 600) -> Job:
         """Wait for the end of a job; after so many seconds cancel it and fail."""
         with suppress(TimeoutError):
             wait_until(lambda: self.job(number).state in ENDED, seconds)

@@ -1,17 +1,13 @@
 """The Slurm of these tests, started once; the modules that help lie in the folders beside."""
 
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "mpi")]
-
-from cluster import Cluster, missing, running  # noqa: E402
-from launching import start  # noqa: E402
+from tests.slurm.cluster import Cluster, missing, running
+from tests.support.launching import start
 
 
 def give_up(reason: str) -> NoReturn:

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from cluster import Cluster
-from kinds import of_kind
-from pages import Block, checkout, run_block
 
-COMMANDS = of_kind("slurm")
+from tests.slurm.cluster import Cluster
+from tests.support.pages import Block, checkout, run_block, tagged
+
+COMMANDS = tagged("sh slurm")
 
 
 @pytest.mark.parametrize(("page", "command"), COMMANDS.values(), ids=list(COMMANDS))
@@ -21,7 +21,7 @@ def test_a_command_of_a_page_that_needs_slurm(page: Path, command: Block, cluste
     jobs = re.findall(r"\bjob (\d+)", outcome.stdout)
     assert len(jobs) == len(re.findall(r"(?m)^sbatch | --submit$", command.text)), outcome
     for number in jobs:
-        job = cluster.wait(number, 120)
+        job = cluster.wait(number, 600)
         assert (job.state, job.code) == ("COMPLETED", 0), [log.read_text() for log in folder.glob("*.out")]
     for model in re.findall(r" -o (\S+\.h5)", command.text):
         assert (folder / model).is_file(), outcome

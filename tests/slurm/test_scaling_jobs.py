@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from cluster import Cluster
-from launching import ROOT, run, start
+
+from tests.slurm.cluster import Cluster
+from tests.support.launching import ROOT, run, start
 
 
 @pytest.mark.slow
