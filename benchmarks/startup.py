@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.launch import ROOT
+from benchmarks.support.launch import ROOT
 from mpigp.launch.mpiexec import available_cores, find_mpiexec, flags, mpi_version
 
 TIMEOUT = 300  # seconds
