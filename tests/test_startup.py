@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from launching import ROOT, start
 
 from benchmarks import startup
 from mpigp.cli import build_parser
+from tests.support.launching import ROOT, start
 
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
 HEAVY = {"numpy", "scipy", "h5py", "mpi4py", "tqdm", "threadpoolctl"}
