@@ -115,7 +115,7 @@ def picture(found: Found) -> Figure:
     """Return a panel for each question, with a colour for each model."""
     from matplotlib.figure import Figure
 
-    from mpigp.report.palette import COLORS, PALE
+    from mpigp.report.figures import COLORS, PALE
 
     figure = Figure(figsize=(10, 3.6), layout="constrained")
     strong, weak, spread = figure.subplots(1, 3)

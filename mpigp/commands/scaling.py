@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mpigp.commands.report import check_pictures
+from mpigp.commands.report import check_outputs, write
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, made_folder, replacing
 from mpigp.gp.statistics import MODELS
@@ -20,10 +20,9 @@ from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.processes import SIZE_VARIABLES, say
 from mpigp.scaling import study
 from mpigp.scaling.forecast import forecast
-from mpigp.scaling.interconnects import NETWORKS, Interconnect, checked, find_interconnect
+from mpigp.scaling.interconnects import NETWORKS, Interconnect, checked, find_interconnect, probe
 from mpigp.scaling.page import render
 from mpigp.scaling.panels import describe
-from mpigp.scaling.probe import probe
 from mpigp.scaling.problem import Problem, find_problem
 from mpigp.scaling.running import RunFailed
 from mpigp.scaling.summary import markdown, summary
@@ -126,10 +125,7 @@ def run_probe(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
 def run_report(arguments: argparse.Namespace) -> dict[str, Any]:
     """Print a study's table and its forecast; write its page and its pictures where asked to."""
     network = network_of(arguments)
-    if arguments.output is not None:
-        check_writable(arguments.output)
-    if arguments.png:
-        check_pictures(arguments.png)
+    check_outputs(arguments)
     found = study.read_study(Path(arguments.path))
     lines, predicted = summary(found), forecast(found, network)
     drawn = describe(found, lines, predicted)
@@ -138,16 +134,7 @@ def run_report(arguments: argparse.Namespace) -> dict[str, Any]:
         each = ", ".join(f"{ranks} ranks {100 * error:+.1f} %" for ranks, error in predicted.errors.items())
         print(f"\nErrors of the model in leave-one-out cross-validation: {each}")
     print(f"\nOn {network.name}: {predicted.conclusion}")
-    written = []
-    if arguments.output is not None:
-        with replacing(arguments.output) as temporary:
-            temporary.write_text(render(found, lines, predicted, drawn), "utf-8")
-        written.append(arguments.output)
-    if arguments.png:
-        from mpigp.report.pictures import save
-
-        written += save(drawn, Path(arguments.png))
-    print("\n".join(written))
+    written = write(arguments, render(found, lines, predicted, drawn), drawn)
     told = predicted._asdict() | {"interconnect": network._asdict(), "here": asdict(predicted.here)}
     return {"kind": found.kind, "measured": [line._asdict() for line in lines], "forecast": told, "written": written}
 
@@ -167,12 +154,15 @@ def network_of(arguments: argparse.Namespace) -> Interconnect:
 def run_study(arguments: argparse.Namespace) -> dict[str, Any]:
     """Time evaluations on each number of ranks, here or as jobs of Slurm."""
     if any(os.environ.get(name) for name in SIZE_VARIABLES):
-        raise InputError(
-            "scaling: starts mpiexec itself: run it without a launcher and without --ranks before the command"
-        )
+        remedy = "run it without a launcher and without --ranks before the command"
+        raise InputError(f"scaling: starts mpiexec itself: {remedy}")
     options = study_options(arguments)
     if arguments.slurm is not None:
-        jobs = study.submit(options, words(arguments), split(arguments.slurm))
+        try:
+            sbatch = shlex.split(arguments.slurm)
+        except ValueError as error:
+            raise InputError(f"--slurm: is {arguments.slurm}: {error}: quote it as a shell would") from error
+        jobs = study.submit(options, words(arguments), sbatch)
         for ranks, job in jobs.items():
             print(f"{ranks} ranks: job {job}")
         print(f"when they are done: mpigp scaling report {shlex.quote(str(options.folder))} -o report.html")
@@ -185,12 +175,8 @@ def run_study(arguments: argparse.Namespace) -> dict[str, Any]:
         say(f"scaling: {failure}")
         return {"exit_code": 1}
     points = study.read_study(options.folder).points
-    return {
-        "folder": str(options.folder),
-        "kind": options.kind,
-        "ranks": [point.ranks for point in points],
-        "seconds": [point.seconds for point in points],
-    }
+    measured = {"ranks": [point.ranks for point in points], "seconds": [point.seconds for point in points]}
+    return {"folder": str(options.folder), "kind": options.kind} | measured
 
 
 def study_options(arguments: argparse.Namespace) -> study.Options:
@@ -241,11 +227,3 @@ def words(arguments: argparse.Namespace) -> list[str]:
         value = getattr(arguments, name)
         found += [] if value is None else [f"--{name}", str(value)]
     return found
-
-
-def split(options: str) -> list[str]:
-    """Return the options of sbatch that one word holds."""
-    try:
-        return shlex.split(options)
-    except ValueError as error:
-        raise InputError(f"--slurm: is {options}: {error}: quote it as a shell would") from error

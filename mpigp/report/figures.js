@@ -61,11 +61,12 @@ function ends(panel, which) {
 
 // elements
 
-function add(parent, name, attributes = {}, words = null) {
-  const svg = parent.namespaceURI === "http://www.w3.org/2000/svg" || name === "svg";
-  const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  if (words !== null) made.textContent = words;
+const set = (element, attributes) => Object.entries(attributes).forEach(([key, value]) => element.setAttribute(key, value));
+
+function add(parent, name, attributes = {}, words = "") {
+  const made = document.createElementNS(name === "svg" ? "http://www.w3.org/2000/svg" : parent.namespaceURI, name);
+  set(made, attributes);
+  made.textContent = words;
   parent.append(made);
   return made;
 }
@@ -157,12 +158,9 @@ function axes(holder, panel, width, height) {
 
 /** A canvas over the frame of some axes, in the SVG's pixels, that scales with it. */
 function canvas(holder, { frame, width, height }) {
-  const made = add(holder, "canvas"), sharp = Math.max(2, devicePixelRatio);
-  const wide = frame.right - frame.left, high = frame.bottom - frame.top;
-  made.width = wide * sharp;
-  made.height = high * sharp;
-  made.style.cssText = `left:${(100 * frame.left) / width}%;top:${(100 * frame.top) / height}%;width:${(100 * wide) / width}%;height:${(100 * high) / height}%`;
-  const pen = made.getContext("2d");
+  const sharp = Math.max(2, devicePixelRatio), wide = frame.right - frame.left, high = frame.bottom - frame.top;
+  const style = `left:${(100 * frame.left) / width}%;top:${(100 * frame.top) / height}%;width:${(100 * wide) / width}%;height:${(100 * high) / height}%`;
+  const pen = add(holder, "canvas", { width: Math.floor(wide * sharp), height: Math.floor(high * sharp), style }).getContext("2d");
   pen.setTransform(sharp, 0, 0, sharp, -frame.left * sharp, -frame.top * sharp);
   return pen;
 }
@@ -253,9 +251,7 @@ function heightOf(panel, width) {
 /** Draw a panel; return a function that marks what is at a point (x, y), and returns a text on it, or null. */
 function draw(holder, panel, hidden) {
   const width = holder.clientWidth, plot = axes(holder, panel, width, heightOf(panel, width));
-  let marks = null;
-  if (panel.lines) marks = drawLines(panel, plot);
-  if (panel.bars) marks = drawBars(panel, plot);
+  let marks = panel.bars ? drawBars(panel, plot) : panel.lines && drawLines(panel, plot);
   if (panel.points) marks = drawPoints(panel, plot, holder, hidden);
   const spot = add(plot.svg, "circle", { class: "spot", r: 4.5, display: "none" });
   return (px, py) => {
@@ -266,8 +262,7 @@ function draw(holder, panel, hidden) {
     }
     if (!panel.bars) spot.setAttribute("display", best ? "inline" : "none");
     if (!best) return null;
-    spot.setAttribute("cx", best[0]);
-    spot.setAttribute("cy", best[1]);
+    set(spot, { cx: best[0], cy: best[1] });
     return fill(panel.hover.join("\n"), best[2]);
   };
 }
@@ -288,8 +283,7 @@ function live(panel) {
     const box = holder.getBoundingClientRect();
     show(event, hover(event.clientX - box.left, event.clientY - box.top));
   };
-  holder.addEventListener("pointermove", look);
-  holder.addEventListener("pointerdown", look);
+  for (const event of ["pointermove", "pointerdown"]) holder.addEventListener(event, look);
   holder.addEventListener("pointerleave", (event) => { hover(-1e9, -1e9); show(event, null); });
   redraw();
   return redraw;

@@ -16,7 +16,15 @@ from typing import Any
 
 import numpy as np
 
-DIGITS = 5
+# Petroff's ten colors, distinct with any color vision (arXiv:2107.02270), with the two grays late in the order.
+COLORS = ("#3f90da", "#ffa90e", "#bd1f01", "#832db6", "#a96b59", "#94a4a2", "#e76300", "#b9ac70", "#717581", "#92dadd")
+PALE = "#c9ced6"  # for what has no color of its own
+BLUE, YELLOW, PURPLE, GRAY, ORANGE, CYAN = (COLORS[place] for place in (0, 1, 3, 5, 6, 9))
+PHASE_COLORS = {
+    "broadcast": YELLOW, "statistics": BLUE, "reduce": ORANGE, "bound": CYAN, "gradients": PURPLE, "wait": GRAY,
+    "compute": BLUE, "messages": ORANGE, "master": PURPLE, "imbalance": GRAY, "algebra": CYAN, "latency": ORANGE,
+    "bandwidth": YELLOW,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -122,7 +130,7 @@ class Figures:
         return {**self.data, "panels": [asdict(panel, dict_factory=filled) for panel in self.panels.values()]}
 
 
-def rounded(values: Any, digits: int = DIGITS) -> Any:
+def rounded(values: Any, digits: int = 5) -> Any:
     """Return arrays as lists of numbers of some digits, integers as they are; what is not finite becomes None."""
     if isinstance(values, np.ndarray):
         values = values.tolist()

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from mpigp.data.hdf5 import h5py_errors, plain
 from mpigp.errors import InputError
-from mpigp.report.palette import COLORS
+from mpigp.report.figures import COLORS
 from mpigp.report.thinning import Indices, pick
 
-DEFAULT = "labels"
 SHAPES = "labels are whole numbers (n,), or one-hot (n, k)"
 
 
@@ -29,11 +28,10 @@ class Labels(NamedTuple):
 
 def find_labels(file: h5py.File, name: str | None, n: int) -> h5py.Dataset | None:
     """Return the dataset of labels: the one that is named, else `labels` where there is such a one."""
-    if name is None and DEFAULT not in file:
+    if name is None and "labels" not in file:
         return None
-    wanted = name or DEFAULT
-    item = file.get(wanted)
-    where = f"{file.filename}: /{wanted.strip('/')}"
+    name = name or "labels"
+    item, where = file.get(name), f"{file.filename}: /{name.strip('/')}"
     if not isinstance(item, h5py.Dataset):
         raise InputError(f"{where}: there is no such dataset: `labels` names that of the labels")
     if item.ndim not in (1, 2) or item.dtype.kind not in "biuf":

@@ -36,7 +36,7 @@ class Predictions(NamedTuple):
     rows : (k,).   truth, mean, y_sd : (k, d), in the data's units.   x : (k,), the input where there is one, else None
     x_names, y_names : names of the inputs and of the outputs
     rmse, nlpd, inside : (d,), the last the share of rows within two standard deviations
-    levels, coverage : (L,), the share of rows within the central interval of each level, over all outputs
+    coverage : (L,), the share of rows within the central interval of each of LEVELS, over all outputs
     curve : None where there is more than one input
     """
 
@@ -52,7 +52,6 @@ class Predictions(NamedTuple):
     rmse: Floats
     nlpd: Floats
     inside: Floats
-    levels: Floats
     coverage: Floats
     curve: Curve | None
 
@@ -65,29 +64,20 @@ def predictions(posterior: Posterior, data: DataSets) -> Predictions:
     mean, _, y_sd = predict(posterior, X)
     scaled = (truth - mean) / y_sd
     widths = np.array([NormalDist().inv_cdf(0.5 + 0.5 * level) for level in LEVELS[1:-1]])
-    one = X.shape[1] == 1
     curve = None
-    if one:
+    if X.shape[1] == 1:
         margin = 0.05 * (X.max() - X.min()) or 1.0
         grid = np.linspace(X.min() - margin, X.max() + margin, GRID)
         curve = Curve(grid, *predict(posterior, grid[:, None]))
     return Predictions(
-        name=Path(data.Y.file.filename).name,
-        n=data.n,
-        rows=rows,
-        truth=truth,
-        mean=mean,
-        y_sd=y_sd,
-        x=X[:, 0] if one else None,
-        x_names=names(data.X),
-        y_names=names(data.Y),
+        name=Path(data.Y.file.filename).name, n=data.n, rows=rows, truth=truth, mean=mean, y_sd=y_sd,
+        x=None if curve is None else X[:, 0], x_names=names(data.X), y_names=names(data.Y),
         rmse=np.sqrt(((truth - mean) ** 2).mean(axis=0)),
         nlpd=(0.5 * np.log(2 * np.pi) + np.log(y_sd) + 0.5 * scaled**2).mean(axis=0),
         inside=(np.abs(scaled) <= 2).mean(axis=0),
-        levels=LEVELS,
         coverage=np.array([0.0, *(np.abs(scaled).ravel() <= widths[:, None]).mean(axis=1), 1.0]),
         curve=curve,
-    )
+    )  # fmt: skip
 
 
 def predict(posterior: Posterior, X: Floats) -> tuple[Floats, Floats, Floats]:

@@ -25,7 +25,6 @@ from typing import NamedTuple
 import numpy as np
 
 from mpigp.chunks import chunk_count, chunk_rows
-from mpigp.scaling.interconnects import Interconnect
 from mpigp.scaling.study import Point
 
 TERMS = ("compute", "imbalance", "algebra", "master", "latency", "bandwidth")
@@ -94,23 +93,13 @@ class Costs:
     def terms(self, layout: Layout) -> dict[str, float]:
         """Return the seconds of each term."""
         even = layout.n / layout.at_once
-        seconds = (
-            self.per_row * even,
-            self.per_row * (layout.busiest - even),
-            self.algebra * layout.turns,
-            self.master,
-            self.latency * layout.steps,
-            self.per_byte * layout.volume,
-        )
-        return dict(zip(TERMS, seconds, strict=True))
+        rows = self.per_row * even, self.per_row * (layout.busiest - even)
+        messages = self.latency * layout.steps, self.per_byte * layout.volume
+        return dict(zip(TERMS, (*rows, self.algebra * layout.turns, self.master, *messages), strict=True))
 
     def seconds(self, layout: Layout) -> float:
         """Return the seconds of an evaluation."""
         return sum(self.terms(layout).values())
-
-    def on(self, interconnect: Interconnect) -> Costs:
-        """Return the costs where messages travel another way."""
-        return Costs(self.per_row, self.algebra, self.master, interconnect.latency, 1 / interconnect.bandwidth)
 
 
 def layout_of(point: Point) -> Layout:
@@ -142,7 +131,8 @@ def cross_validate(points: Sequence[Point]) -> dict[int, float]:
     """Return, by ranks, the relative error of the seconds predicted from all other points; none from too few."""
     if len(points) < MIN_POINTS:
         return {}
-    return {
-        point.ranks: fit([each for each in points if each is not point]).seconds(layout_of(point)) / point.seconds - 1
-        for point in points
-    }
+    errors = {}
+    for point in points:
+        others = fit([each for each in points if each is not point])
+        errors[point.ranks] = others.seconds(layout_of(point)) / point.seconds - 1
+    return errors

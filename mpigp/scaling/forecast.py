@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from mpigp.scaling.costs import TERMS, Costs, Layout, cross_validate, fit, layout_of
@@ -40,16 +41,15 @@ class Forecast(NamedTuple):
     @property
     def conclusion(self) -> str:
         """The forecast in words."""
-        falls = f"stays above {HALF:.0%} up to {MAX_RANKS}"
-        if self.half is not None:
-            falls = f"falls below {HALF:.0%} at {self.half}"
+        stays = f"stays above {HALF:.0%} up to {MAX_RANKS}"
+        falls = stays if self.half is None else f"falls below {HALF:.0%} at {self.half}"
         return f"the efficiency {falls} ranks; first bottleneck: {BOTTLENECKS[self.bottleneck]}"
 
 
 def forecast(study: Study, interconnect: Interconnect) -> Forecast:
     """Return the forecast of a study on an interconnect."""
     here = fit(study.points)
-    costs = here.on(interconnect)
+    costs = replace(here, latency=interconnect.latency, per_byte=1 / interconnect.bandwidth)
     first = layout_of(study.points[0])
 
     def on(ranks: int) -> Layout:
@@ -64,13 +64,9 @@ def forecast(study: Study, interconnect: Interconnect) -> Forecast:
     last = costs.terms(on(half or MAX_RANKS))
     seconds = [costs.terms(on(count)) for count in ranks]
     return Forecast(
-        interconnect=interconnect,
-        here=here,
-        errors=cross_validate(study.points),
-        ranks=ranks,
+        interconnect=interconnect, here=here, errors=cross_validate(study.points), ranks=ranks,
         terms={name: [terms[name] for terms in seconds] for name in TERMS},
         speedup=[speedup(count) for count in ranks],
         efficiency=[speedup(count) / count for count in ranks],
-        half=half,
-        bottleneck=max(BOTTLENECKS, key=lambda name: last[name]),
-    )
+        half=half, bottleneck=max(BOTTLENECKS, key=lambda name: last[name]),
+    )  # fmt: skip

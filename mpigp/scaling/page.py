@@ -6,7 +6,7 @@ from typing import Any
 
 from mpigp.report.document import document, figure, grid, note, number, percent, provenance, section, table
 from mpigp.report.figures import Figures
-from mpigp.scaling.costs import MIN_POINTS, Costs
+from mpigp.scaling.costs import MIN_POINTS
 from mpigp.scaling.forecast import MAX_RANKS, Forecast
 from mpigp.scaling.study import Study
 from mpigp.scaling.summary import HEAD, PHASES_HEAD, Line, cells, phase_cells
@@ -17,13 +17,8 @@ MODELS = {"gplvm": "Bayesian GPLVM", "regression": "sparse GP regression"}
 def render(study: Study, lines: list[Line], forecast: Forecast, figures: Figures) -> str:
     """Return the page."""
     title, kind = f"{study.kind.capitalize()} scaling", MODELS[study.points[0].problem.model]
-    sections = [
-        measured(lines, figures),
-        time(lines, figures),
-        model(forecast),
-        predicted(forecast, figures),
-        provenance(origin(study)),
-    ]
+    sections = [measured(lines, figures), time(lines, figures), model(forecast), predicted(forecast, figures)]
+    sections.append(provenance(origin(study)))
     tiles = headlines(study, lines, forecast)
     return document(title, f"{kind}, one evaluation with its gradient", tiles, sections, figures)
 
@@ -75,21 +70,18 @@ def model(forecast: Forecast) -> str:
         words = f"Leave-one-out cross-validation: each number of ranks is predicted from the others within {worst}."
     else:
         words = f"Cross-validation of the model needs at least {MIN_POINTS} numbers of ranks."
-    costs = [(name, f"{number(1e6 * value, 4)} µs") for name, value in named_costs(forecast.here).items()]
+    here = forecast.here
+    seconds = {
+        "one row": here.per_row,
+        "matrices that every rank computes": here.algebra,
+        "matrices that rank 0 computes": here.master,
+        "one step of a message, on this machine": here.latency,
+        "one kB of messages, on this machine": 1e3 * here.per_byte,
+    }
+    costs = [(name, f"{number(1e6 * value, 4)} µs") for name, value in seconds.items()]
     rows = [(str(ranks), f"{100 * error:+.1f} %".replace("-", "−")) for ranks, error in errors.items()]
     tables = grid("two", table(costs), table(rows, ("ranks left out", "error")) if rows else "")
     return section("The model", note(words), tables)
-
-
-def named_costs(costs: Costs) -> dict[str, float]:
-    """Return the fitted costs, in seconds, by what each is the cost of."""
-    return {
-        "one row": costs.per_row,
-        "matrices that every rank computes": costs.algebra,
-        "matrices that rank 0 computes": costs.master,
-        "one step of a message, on this machine": costs.latency,
-        "one kB of messages, on this machine": 1e3 * costs.per_byte,
-    }
 
 
 def predicted(forecast: Forecast, figures: Figures) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
 
 from mpigp.data import synth
 from mpigp.data.datasets import find
@@ -17,7 +16,6 @@ from mpigp.data.hdf5 import read_rows, reading
 from mpigp.files.blocks import write_blocks
 from mpigp.files.model_file import LATENT, parameters_section
 from mpigp.gp.parameters import Globals
-from mpigp.types import Floats
 
 NOISE = 0.1
 JITTER = 1e-6
@@ -42,17 +40,16 @@ def write_data(path: Path, problem: Problem) -> None:
 
 
 def write_parameters(path: Path, data: Path, problem: Problem, names: tuple[str, str] = ("X", "Y")) -> None:
-    """Write parameters at which these data can be evaluated, inducing points among the inputs.
-
-    The seconds of an evaluation hardly depend on their values. A GPLVM's latent points are random, with variances of
-    one tenth.
-    """
-    rng = synth.generator(0, 2)
-    latent = problem.model == "gplvm"
+    """Write parameters at which these data can be evaluated, inducing points among the inputs; a GPLVM's latent points
+    are random. The seconds of an evaluation hardly depend on their values."""
+    rng, latent = synth.generator(0, 2), problem.model == "gplvm"
     with reading(data) as source, h5py.File(path, "w") as file:
         sets = find(source, names[1], None if latent else names[0])
-        places = np.sort(rng.choice(problem.n, problem.m, replace=False))
-        Z = rng.standard_normal((problem.m, problem.q)) if sets.X is None else some(sets.X, places)
+        places = np.sort(rng.choice(problem.n, problem.m, replace=False)).tolist()
+        if sets.X is None:
+            Z = rng.standard_normal((problem.m, problem.q))
+        else:
+            Z = np.concatenate([read_rows(sets.X, place, place + 1) for place in places])
         spread = Z.var(axis=0)
         file.attrs.update(model=problem.model, jitter=JITTER)
         alpha = 1.0 / (problem.q * np.where(spread > 0, spread, 1.0))
@@ -64,11 +61,6 @@ def write_parameters(path: Path, data: Path, problem: Problem, names: tuple[str,
                 stop = min(start + synth.BLOCK, problem.n)
                 mu[start:stop] = rng.standard_normal((stop - start, problem.q))
                 S[start:stop] = 0.1
-
-
-def some(item: h5py.Dataset, places: NDArray[np.int64]) -> Floats:
-    """Return the rows at these places."""
-    return np.concatenate([read_rows(item, place, place + 1) for place in places.tolist()])
 
 
 def find_problem(data: Path, model: str, m: int, q: int, names: tuple[str, str]) -> Problem:

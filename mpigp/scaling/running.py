@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,9 @@ def figures(
     """Run a command and return the JSON object on the last line of its standard output."""
     try:
         process = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,  # so that its own children end with it
-        )
+            command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            errors="replace", start_new_session=True,  # so that its own children end with it
+        )  # fmt: skip
     except OSError as error:
         raise RunFailed(f"could not be started: {error}") from None
     try:
@@ -54,10 +49,8 @@ def _end(process: subprocess.Popen[str]) -> None:
         if process.poll() is not None:
             return
         os.killpg(process.pid, sent)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=10)
-        except subprocess.TimeoutExpired:
-            continue
 
 
 def _last_line(text: str) -> str:

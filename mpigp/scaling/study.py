@@ -10,7 +10,6 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
@@ -73,7 +72,8 @@ def run(options: Options) -> Iterator[tuple[int, Figures]]:
     The file of a number of ranks is whole after each run.
     """
     runs: dict[int, list[Figures]] = {ranks: [] for ranks in options.ranks}
-    with files(options) as paths:
+    with tempfile.TemporaryDirectory(prefix=".files-", dir=options.folder) as folder:  # which all nodes see
+        paths = write_files(options, Path(folder))
         for _ in range(options.rounds):
             for ranks in options.ranks:
                 data, params = paths[options.of(ranks)]
@@ -85,30 +85,23 @@ def run(options: Options) -> Iterator[tuple[int, Figures]]:
                 except RunFailed as failure:
                     raise RunFailed(f"{ranks} ranks: {failure}") from None
                 runs[ranks].append(run)
-                write(options, ranks, runs[ranks])
+                record = {"format": FORMAT, "version": 1, "kind": options.kind, "command": options.command}
+                with replacing(options.path(ranks)) as temporary:
+                    temporary.write_text(json.dumps(record | {"runs": runs[ranks]}) + "\n", "utf-8")
                 yield ranks, run
 
 
-@contextmanager
-def files(options: Options) -> Iterator[dict[Problem, tuple[Path, Path]]]:
-    """Hold the data and parameter files of all problems, in the study's folder, which all nodes see."""
-    with tempfile.TemporaryDirectory(prefix=".files-", dir=options.folder) as name:
-        paths: dict[Problem, tuple[Path, Path]] = {}
-        for problem in dict.fromkeys(options.of(ranks) for ranks in options.ranks):
-            data, params = options.data, Path(name) / f"parameters-{problem.n}.h5"
-            if data is None:
-                data = Path(name) / f"data-{problem.n}.h5"
-                write_data(data, problem)
-            write_parameters(params, data, problem, options.names)
-            paths[problem] = data, params
-        yield paths
-
-
-def write(options: Options, ranks: int, runs: list[Figures]) -> None:
-    """Write the file of the runs on so many ranks."""
-    record = {"format": FORMAT, "version": 1, "kind": options.kind, "command": options.command, "runs": runs}
-    with replacing(options.path(ranks)) as temporary:
-        temporary.write_text(json.dumps(record) + "\n", "utf-8")
+def write_files(options: Options, folder: Path) -> dict[Problem, tuple[Path, Path]]:
+    """Write the data and parameter files of all problems to a folder; return their paths."""
+    paths = {}
+    for problem in dict.fromkeys(options.of(ranks) for ranks in options.ranks):
+        data, params = options.data, folder / f"parameters-{problem.n}.h5"
+        if data is None:
+            data = folder / f"data-{problem.n}.h5"
+            write_data(data, problem)
+        write_parameters(params, data, problem, options.names)
+        paths[problem] = data, params
+    return paths
 
 
 def submit(options: Options, words: Sequence[str], sbatch: Sequence[str]) -> dict[int, str]:
@@ -121,8 +114,7 @@ def submit(options: Options, words: Sequence[str], sbatch: Sequence[str]) -> dic
         inside = shlex.join([sys.executable, "-m", "mpigp", *words, "--ranks", str(ranks)])
         log = options.path(ranks).with_suffix(".log")
         ours = [f"--job-name=scaling-{ranks}", f"--ntasks={ranks}", f"--cpus-per-task={options.threads}"]
-        command = [*ours, f"--output={log}", *sbatch, f"--wrap=exec {inside}"]
-        jobs[ranks] = slurm.sbatch(command)
+        jobs[ranks] = slurm.sbatch([*ours, f"--output={log}", *sbatch, f"--wrap=exec {inside}"])
     return jobs
 
 
@@ -158,34 +150,30 @@ def read_study(folder: Path) -> Study:
     records = read_records(folder)
     if not records:
         raise InputError(f"{folder}: holds no runs: `mpigp scaling strong` or `weak` writes them")
-    first, *_ = records.values()
+    (other, first), *_ = records.items()
     points = sorted((point_of(record["runs"]) for record in records.values()), key=lambda point: point.ranks)
     for path, record in records.items():
         if setting(record) != setting(first):
-            other = next(iter(records))
             raise InputError(f"{path}: is of another study than {other}: give each study a folder of its own")
     return Study(first["kind"], points, str(first["command"]))
 
 
 def read_records(folder: Path) -> dict[Path, dict[str, Any]]:
-    """Return what the files of a study's folder hold."""
-    return {path: read_record(path) for kind in KINDS for path in sorted(folder.glob(f"{kind}-*.json"))}
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """Return what the file of one number of ranks holds."""
-    try:
-        record = json.loads(path.read_text("utf-8"))
-        if record["format"] != FORMAT or record["kind"] not in KINDS or not record["runs"]:
-            raise ValueError("not of this format")
-        if any(REQUIRED - run.keys() for run in record["runs"]):
-            raise ValueError("incomplete")
-        point_of(record["runs"])
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}: check its permissions") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: is no file of a scaling study: remove it from the folder") from error
-    return record
+    """Return what the files of a study's folder hold, checked."""
+    records = {}
+    for path in (path for kind in KINDS for path in sorted(folder.glob(f"{kind}-*.json"))):
+        try:
+            records[path] = record = json.loads(path.read_text("utf-8"))
+            if record["format"] != FORMAT or record["kind"] not in KINDS or not record["runs"]:
+                raise ValueError("not of this format")
+            if any(REQUIRED - run.keys() for run in record["runs"]):
+                raise ValueError("incomplete")
+            point_of(record["runs"])
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror}: check its permissions") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{path}: is no file of a scaling study: remove it from the folder") from error
+    return records
 
 
 def point_of(runs: list[Figures]) -> Point:

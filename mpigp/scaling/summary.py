@@ -57,22 +57,15 @@ def line(point: Point, first: Point) -> Line:
     faster = first.seconds / point.seconds * point.problem.n / first.problem.n
     low, high = np.quantile(point.all_seconds, [0.25, 0.75])
     return Line(
-        ranks=point.ranks,
-        cores=by_rank["cores"],
-        nodes=len(set(by_rank["nodes"])),
-        rows=point.problem.n,
-        seconds=point.seconds,
-        spread=float(high - low) / point.seconds,
-        speedup=faster * first.ranks,
-        efficiency=faster * first.ranks / point.ranks,
+        ranks=point.ranks, cores=by_rank["cores"], nodes=len(set(by_rank["nodes"])), rows=point.problem.n,
+        seconds=point.seconds, spread=float(high - low) / point.seconds,
+        speedup=faster * first.ranks, efficiency=faster * first.ranks / point.ranks,
         shares={name: float(np.sum(seconds)) / total for name, seconds in groups.items()},
         balance=balance(np.asarray(groups["compute"])),
         balance_of_rows=balance(np.array(by_rank["rows"], float)),
-        messages=point.run["messages"],
-        bytes=point.run["bytes"],
-        memory=max(by_rank["memory"]),
+        messages=point.run["messages"], bytes=point.run["bytes"], memory=max(by_rank["memory"]),
         shared=layout_of(point).shared,
-    )
+    )  # fmt: skip
 
 
 def cells(line: Line) -> tuple[str, ...]:
