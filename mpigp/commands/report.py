@@ -12,12 +12,11 @@ from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
 from mpigp.files.model_file import ModelFile, open_model
+from mpigp.report.comparison import Labels, Predictions, find_labels, predictions, read_labels
 from mpigp.report.figures import Figures
 from mpigp.report.fitted import Fitted, read_fitted, read_metrics
-from mpigp.report.labels import Labels, find_labels, read_labels
 from mpigp.report.page import render
 from mpigp.report.panels import Report, describe
-from mpigp.report.predictions import Predictions, predictions
 
 PARALLEL = False
 

@@ -19,7 +19,7 @@ from mpigp.gp.statistics import MODELS
 from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.processes import SIZE_VARIABLES, say
 from mpigp.scaling import study
-from mpigp.scaling.forecast import forecast
+from mpigp.scaling.costs import forecast
 from mpigp.scaling.interconnects import NETWORKS, Interconnect, checked, find_interconnect, probe
 from mpigp.scaling.page import render
 from mpigp.scaling.panels import describe
@@ -156,7 +156,13 @@ def run_study(arguments: argparse.Namespace) -> dict[str, Any]:
     if any(os.environ.get(name) for name in SIZE_VARIABLES):
         remedy = "run it without a launcher and without --ranks before the command"
         raise InputError(f"scaling: starts mpiexec itself: {remedy}")
-    options = study_options(arguments)
+    problem, data, names = problem_of(arguments)
+    if problem.m > problem.n:
+        raise InputError(f"--inducing: is {problem.m}, and there are {problem.n} rows: give fewer")
+    rest = arguments.rounds, arguments.repeat, arguments.timeout, made_folder(arguments.output), arguments.command_line
+    options = study.Options(arguments.action, arguments.counts, problem, data, names, arguments.threads, *rest)
+    check_writable(options.path(1))
+    study.check_alone(options)
     if arguments.slurm is not None:
         try:
             sbatch = shlex.split(arguments.slurm)
@@ -177,19 +183,6 @@ def run_study(arguments: argparse.Namespace) -> dict[str, Any]:
     points = study.read_study(options.folder).points
     measured = {"ranks": [point.ranks for point in points], "seconds": [point.seconds for point in points]}
     return {"folder": str(options.folder), "kind": options.kind} | measured
-
-
-def study_options(arguments: argparse.Namespace) -> study.Options:
-    """Return the options of a study, checked."""
-    problem, data, names = problem_of(arguments)
-    if problem.m > problem.n:
-        raise InputError(f"--inducing: is {problem.m}, and there are {problem.n} rows: give fewer")
-    folder = made_folder(arguments.output)
-    rest = arguments.rounds, arguments.repeat, arguments.timeout, folder, arguments.command_line
-    options = study.Options(arguments.action, arguments.counts, problem, data, names, arguments.threads, *rest)
-    check_writable(options.path(1))
-    study.check_alone(options)
-    return options
 
 
 def problem_of(arguments: argparse.Namespace) -> tuple[Problem, Path | None, tuple[str, str]]:

@@ -39,10 +39,7 @@ class Iterations(NamedTuple):
 
     @property
     def frame(self) -> tuple[float, float]:
-        """The ends of the bound that a figure shows.
-
-        A start is often so far below that nothing else would be seen: the first twentieth may be left out.
-        """
+        """The ends of the bound that a figure shows; a start so far below that it hides all else may be left out."""
         bound = self.bound[np.isfinite(self.bound)]
         late = bound[len(bound) // 20 :]
         if not len(late):
@@ -50,13 +47,6 @@ class Iterations(NamedTuple):
         shown = late if np.ptp(bound) > 2 * np.ptp(late) else bound
         margin = 0.04 * float(np.ptp(shown)) or 0.1 * abs(float(shown[0])) or 1.0
         return float(shown.min()) - margin, float(shown.max()) + margin
-
-
-class Metrics(NamedTuple):
-    """Some iterations (k,), and the shares (k, 3) of the time of rank 0 until then in each of SHARES."""
-
-    iteration: Indices
-    shares: Floats
 
 
 class Fitted(NamedTuple):
@@ -118,8 +108,9 @@ def read_fitted(model: ModelFile) -> Fitted:
     )  # fmt: skip
 
 
-def read_metrics(path: str, model: ModelFile) -> Metrics:
-    """Return some records of a fit's file of metrics, refused where its bounds are not those of the model's trace."""
+def read_metrics(path: str, model: ModelFile) -> dict[str, Any]:
+    """Return some records of a fit's file of metrics, refused where its bounds are not those of the model's trace:
+    `iteration` (k,), and `shares` (3, k) of the time of rank 0 until then in each of SHARES, their `names`."""
     bounds = model.trace().get("bound", [])
     iterations, shares = [], []
     try:
@@ -143,4 +134,4 @@ def read_metrics(path: str, model: ModelFile) -> Metrics:
     if not iterations:
         raise InputError(f"{path}: holds no iteration of {model.name}: give the `metrics` of its run")
     places = evenly(len(iterations), ITERATIONS)
-    return Metrics(np.array(iterations)[places], np.array(shares)[places])
+    return {"names": SHARES, "iteration": np.array(iterations)[places], "shares": np.array(shares)[places].T}

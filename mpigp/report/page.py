@@ -8,11 +8,11 @@ from html import escape
 from mpigp.files.provenance import Timing
 from mpigp.gp.parameters import effective_dimensions
 from mpigp.mpi.timers import PHASES
+from mpigp.report.comparison import Predictions
 from mpigp.report.document import choice, document, figure, grid, note, number, percent, provenance, section, table
 from mpigp.report.figures import Figures
 from mpigp.report.fitted import Fitted
 from mpigp.report.panels import OUTPUTS, RANKS, Report
-from mpigp.report.predictions import Predictions
 
 MODELS = {"gplvm": "Bayesian GPLVM", "regression": "Sparse GP regression"}
 
@@ -96,10 +96,8 @@ def scores(predictions: Predictions) -> str:
     """Return the table of the errors of each output."""
     columns = zip(predictions.y_names, predictions.rmse, predictions.nlpd, predictions.inside, strict=True)
     rows = [(name, number(rmse, 4), number(nlpd, 4), percent(inside)) for name, rmse, nlpd, inside in columns]
-    words = (
-        "Computed over the rows drawn, in the data’s units. NLPD is the mean negative log predictive density. The "
-        f"interval ±2σ should hold {percent(math.erf(math.sqrt(2)))} of the rows."
-    )
+    words = "Computed over the rows drawn, in the data’s units. NLPD is the mean negative log predictive density. "
+    words += f"The interval ±2σ should hold {percent(math.erf(math.sqrt(2)))} of the rows."
     return f"<div>{table(rows, ('output', 'RMSE', 'NLPD', 'within ±2σ'))}{note(words)}</div>"
 
 
@@ -134,10 +132,8 @@ def time(fitted: Fitted, figures: Figures) -> str:
     timing, shares = fitted.timing, figure(figures, "metrics")
     if timing is None:
         return section("Time", note("The file holds no times of ranks and phases."), shares and grid("two", shares))
-    words = (
-        f"Seconds inside evaluations of the last run. Load balance {percent(fitted.balance)}: the time spent on rows "
-        "(statistics and gradients), as the mean over the ranks divided by the maximum."
-    )
+    words = f"Seconds inside evaluations of the last run. Load balance {percent(fitted.balance)}: the time spent on "
+    words += "rows (statistics and gradients), as the mean over the ranks divided by the maximum."
     if len(timing.rows) > RANKS:
         words += f" The figure shows {RANKS} of {number(len(timing.rows))} ranks, evenly spaced."
     drawn = f'<div class="stack">{figure(figures, "timing")}{shares}</div>'

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpigp.mpi.timers import PHASES
+from mpigp.report.comparison import LEVELS, Labels, Predictions
 from mpigp.report.figures import BLUE, COLORS, ORANGE, PALE, PHASE_COLORS, Axis, Figures, Panel, Points, Series, rounded
-from mpigp.report.fitted import SHARES, Fitted, Metrics
-from mpigp.report.labels import Labels
-from mpigp.report.predictions import LEVELS, Curve, Predictions
+from mpigp.report.fitted import SHARES, Fitted
 from mpigp.report.thinning import evenly
 
 BOUND_DIGITS = 10  # its last changes are small beside itself
@@ -27,7 +26,7 @@ class Report(NamedTuple):
     fitted: Fitted
     labels: Labels | None = None
     predictions: Predictions | None = None
-    metrics: Metrics | None = None
+    metrics: dict[str, Any] | None = None
 
 
 def describe(report: Report) -> Figures:
@@ -58,7 +57,7 @@ def describe(report: Report) -> Figures:
         data["timing"] = {"names": PHASES, "ranks": ranks, "seconds": seconds[ranks].T, "rows": rows[ranks]}
         panels.append(timing(fitted, ranks.tolist()))
     if metrics is not None:
-        data["metrics"] = {"names": SHARES, "iteration": metrics.iteration, "shares": metrics.shares.T}
+        data["metrics"] = metrics
         panels.append(time_shares())
     short = rounded(data)
     short["learning"]["bound"] = rounded(fitted.learning.bound, BOUND_DIGITS)
@@ -68,10 +67,9 @@ def describe(report: Report) -> Figures:
 def predictions_data(predictions: Predictions) -> dict[str, Any]:
     """Return the numbers that the figures show of predictions: those of the first outputs."""
     truth, mean, y_sd = (values.T[:OUTPUTS] for values in (predictions.truth, predictions.mean, predictions.y_sd))
-    curve = None
-    if predictions.curve is not None:
-        x, *columns = predictions.curve
-        curve = dict(zip(Curve._fields, (x, *(column.T[:OUTPUTS] for column in columns)), strict=True))
+    curve = predictions.curve
+    if curve is not None:
+        curve = {name: column if column.ndim == 1 else column.T[:OUTPUTS] for name, column in curve.items()}
     return {
         "rows": predictions.rows, "x": predictions.x, "levels": LEVELS, "coverage": predictions.coverage,
         "x_names": predictions.x_names, "truth": truth, "mean": mean, "y_sd": y_sd,

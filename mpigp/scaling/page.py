@@ -6,8 +6,7 @@ from typing import Any
 
 from mpigp.report.document import document, figure, grid, note, number, percent, provenance, section, table
 from mpigp.report.figures import Figures
-from mpigp.scaling.costs import MIN_POINTS
-from mpigp.scaling.forecast import MAX_RANKS, Forecast
+from mpigp.scaling.costs import MAX_RANKS, MIN_POINTS, Forecast
 from mpigp.scaling.study import Study
 from mpigp.scaling.summary import HEAD, PHASES_HEAD, Line, cells, phase_cells
 
@@ -38,15 +37,11 @@ def headlines(study: Study, lines: list[Line], forecast: Forecast) -> list[tuple
 
 def measured(lines: list[Line], figures: Figures) -> str:
     """Return the section on speed-up and efficiency."""
-    words = (
-        "The seconds of an evaluation are medians, and the spread is half of their interquartile range. "
-        f"Speed-up and efficiency are relative to the fewest ranks, {lines[0].ranks}."
-    )
+    words = "The seconds of an evaluation are medians, and the spread is half of their interquartile range. "
+    words += f"Speed-up and efficiency are relative to the fewest ranks, {lines[0].ranks}."
     if any(line.shared for line in lines):
-        words += (
-            " Where ranks share cores they take turns: such runs show the messages and bytes, but no speed-up, and "
-            "the seconds of each phase include the turns of other ranks."
-        )
+        words += " Where ranks share cores they take turns: such runs show the messages and bytes, but no speed-up, "
+        words += "and the seconds of each phase include the turns of other ranks."
     drawn = grid("two", figure(figures, "speedup"), figure(figures, "efficiency"))
     return section("Measured", note(words), drawn, table(map(cells, lines), HEAD))
 
@@ -87,10 +82,8 @@ def model(forecast: Forecast) -> str:
 def predicted(forecast: Forecast, figures: Figures) -> str:
     """Return the section on more ranks."""
     name, latency, bandwidth, source = forecast.interconnect
-    words = (
-        f"On {name}: latency {number(1e6 * latency, 3)} µs, bandwidth {number(bandwidth / 1e9, 3)} GB/s ({source}); "
-        f"each thread has a core of its own. There {forecast.conclusion}."
-    )
+    words = f"On {name}: latency {number(1e6 * latency, 3)} µs, bandwidth {number(bandwidth / 1e9, 3)} GB/s ({source})"
+    words += f"; each thread has a core of its own. There {forecast.conclusion}."
     names = ("forecast-speedup", "forecast-efficiency", "terms")
     return section("More ranks", note(words), grid("three", *(figure(figures, name) for name in names)))
 

@@ -9,8 +9,7 @@ from typing import Any
 from mpigp.mpi.timers import GROUPS
 from mpigp.report.figures import COLORS, PHASE_COLORS, Axis, Figures, Panel, Series, rounded
 from mpigp.report.panels import PERCENT
-from mpigp.scaling.costs import layout_of
-from mpigp.scaling.forecast import Forecast
+from mpigp.scaling.costs import Forecast, layout_of
 from mpigp.scaling.study import Study
 from mpigp.scaling.summary import Line
 

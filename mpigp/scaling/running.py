@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,11 @@ class RunFailed(Exception):
     """The process failed, took too long, or printed no figures; the message says which."""
 
 
-def figures(
-    command: list[str], timeout: float, environment: Mapping[str, str] | None = None, cwd: Path | None = None
-) -> Figures:
+def figures(command: list[str], timeout: float, env: dict[str, str] | None = None, cwd: Path | None = None) -> Figures:
     """Run a command and return the JSON object on the last line of its standard output."""
     try:
         process = subprocess.Popen(
-            command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             errors="replace", start_new_session=True,  # so that its own children end with it
         )  # fmt: skip
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Predictions of a regression for a data file, and their errors."""
+"""What a data file adds to a report: the labels of a GPLVM's rows, or the predictions of a regression."""
 
 from __future__ import annotations
 
@@ -11,22 +11,59 @@ import h5py
 import numpy as np
 
 from mpigp.data.datasets import DataSets
-from mpigp.data.hdf5 import plain, read_rows
+from mpigp.data.hdf5 import h5py_errors, plain, read_rows
+from mpigp.errors import InputError
 from mpigp.gp.posterior import Posterior
+from mpigp.report.figures import COLORS
 from mpigp.report.thinning import Indices, pick, thinned
 from mpigp.types import Floats
 
+SHAPES = "labels are whole numbers (n,), or one-hot (n, k)"
 GRID = 400  # points of a drawn function
 LEVELS = np.linspace(0, 1, 21)  # of the intervals whose coverage is counted
 
 
-class Curve(NamedTuple):
-    """A function of one input, drawn: x (g,), mean (g, d), and the standard deviations (g, d) of f and of y."""
+class Labels(NamedTuple):
+    """names : of the labels, in their order; where there are more than colors, the most frequent first.
 
-    x: Floats
-    mean: Floats
-    f_sd: Floats
-    y_sd: Floats
+    values : (k,), the place in `names` of each row's label
+    """
+
+    names: list[str]
+    values: Indices
+
+
+def find_labels(file: h5py.File, name: str | None, n: int) -> h5py.Dataset | None:
+    """Return the dataset of labels: the one that is named, else `labels` where there is such a one."""
+    if name is None and "labels" not in file:
+        return None
+    name = name or "labels"
+    item, where = file.get(name), f"{file.filename}: /{name.strip('/')}"
+    if not isinstance(item, h5py.Dataset):
+        raise InputError(f"{where}: there is no such dataset: `labels` names that of the labels")
+    if item.ndim not in (1, 2) or item.dtype.kind not in "biuf":
+        raise InputError(f"{where}: has shape {item.shape} and holds {item.dtype}: {SHAPES}")
+    if len(item) != n:
+        raise InputError(f"{where}: has {len(item)} labels, the model {n} rows: give the data it was learned from")
+    return item
+
+
+def read_labels(item: h5py.Dataset, rows: Indices) -> Labels:
+    """Return the labels of some rows, by the names in the dataset's attribute `classes` where it has one."""
+    where = f"{item.file.filename}: {item.name}"
+    with h5py_errors(where):
+        values = pick(len(item), rows, lambda start, stop: item[start:stop])
+    if values.ndim == 2:
+        if not (((values == 0) | (values == 1)).all() and (values.sum(axis=1) == 1).all()):
+            raise InputError(f"{where}: is not one-hot: {SHAPES}")
+        values = values.argmax(axis=1)
+    if not np.array_equal(values, np.round(values)):
+        raise InputError(f"{where}: holds numbers that are not whole: {SHAPES}")
+    distinct, places, counts = np.unique(values.astype(np.int64), return_inverse=True, return_counts=True)
+    classes = plain(item.attrs["classes"]) if "classes" in item.attrs else []
+    order = np.argsort(-counts, kind="stable") if len(distinct) > len(COLORS) else np.arange(len(distinct))
+    names = [str(classes[label]) if 0 <= label < len(classes) else str(label) for label in distinct[order]]
+    return Labels(names, np.argsort(order)[places])
 
 
 class Predictions(NamedTuple):
@@ -37,7 +74,7 @@ class Predictions(NamedTuple):
     x_names, y_names : names of the inputs and of the outputs
     rmse, nlpd, inside : (d,), the last the share of rows within two standard deviations
     coverage : (L,), the share of rows within the central interval of each of LEVELS, over all outputs
-    curve : None where there is more than one input
+    curve : the function of one input, drawn: x (g,), and mean, f_sd, y_sd (g, d); None where there are more inputs
     """
 
     name: str
@@ -53,7 +90,7 @@ class Predictions(NamedTuple):
     nlpd: Floats
     inside: Floats
     coverage: Floats
-    curve: Curve | None
+    curve: dict[str, Floats] | None
 
 
 def predictions(posterior: Posterior, data: DataSets) -> Predictions:
@@ -68,7 +105,7 @@ def predictions(posterior: Posterior, data: DataSets) -> Predictions:
     if X.shape[1] == 1:
         margin = 0.05 * (X.max() - X.min()) or 1.0
         grid = np.linspace(X.min() - margin, X.max() + margin, GRID)
-        curve = Curve(grid, *predict(posterior, grid[:, None]))
+        curve = dict(zip(("x", "mean", "f_sd", "y_sd"), (grid, *predict(posterior, grid[:, None])), strict=True))
     return Predictions(
         name=Path(data.Y.file.filename).name, n=data.n, rows=rows, truth=truth, mean=mean, y_sd=y_sd,
         x=None if curve is None else X[:, 0], x_names=names(data.X), y_names=names(data.Y),
