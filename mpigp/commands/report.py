@@ -12,7 +12,7 @@ from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
 from mpigp.files.model_file import ModelFile, open_model
-from mpigp.report.comparison import Labels, Predictions, find_labels, predictions, read_labels
+from mpigp.report.comparison import Labels, Predictions, predictions, read_labels
 from mpigp.report.figures import Figures
 from mpigp.report.fitted import Fitted, read_fitted, read_metrics
 from mpigp.report.page import render
@@ -98,8 +98,7 @@ def compare(
         if data.n != fitted.n:
             differ = f"has {data.n} rows, the model {fitted.n}"
             raise InputError(f"{arguments.data}: {data.Y.name}: {differ}: give the data it was learned from")
-        item = find_labels(file, arguments.labels, fitted.n)
-        return (None if item is None else read_labels(item, fitted.latent.rows)), None
+        return read_labels(file, arguments.labels, fitted.latent.rows, fitted.n), None
 
 
 def figures(report: Report) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from mpigp.scaling.costs import forecast
 from mpigp.scaling.interconnects import NETWORKS, Interconnect, checked, find_interconnect, probe
 from mpigp.scaling.page import render
 from mpigp.scaling.panels import describe
-from mpigp.scaling.problem import Problem, find_problem
 from mpigp.scaling.running import RunFailed
 from mpigp.scaling.summary import markdown, summary
 from mpigp.types import Comm
@@ -43,10 +42,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommands of `mpigp scaling`, and their options."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     about = {"strong": "the same rows on all numbers of ranks", "weak": "the same number of rows on each rank"}
-    for kind in study.KINDS:
-        summary = f"a study with {about[kind]}"
+    for kind, rows in about.items():
+        summary = f"a study with {rows}"
         add_study_arguments(actions.add_parser(kind, help=summary, description=f"Run {summary}."))
-    add_report_arguments(actions.add_parser("report", help="the report of a study", description="Report a study."))
+    add = actions.add_parser("report", help="the report of a study", description="Report a study.").add_argument
+    add("path", metavar="DIR", help="the folder of a study")
+    add("-o", "--output", metavar="HTML", help="the page to write")
+    add("--png", metavar="DIR", help="write the figures as PNG files to this folder too; needs matplotlib")
+    add("--interconnect", metavar="NAME|FILE",
+        help=f"predict for {', '.join(NETWORKS)}, or a probe's file (default {DEFAULT})")  # fmt: skip
+    add("--latency", type=float, metavar="S", help="predict for this latency of a message, in seconds")
+    add("--bandwidth", type=float, metavar="B", help="predict for this bandwidth, in bytes per second")
     summary = "under mpiexec: the latency and bandwidth between ranks"
     probing = actions.add_parser("probe", help=summary, description=f"Measure, {summary}.")
     probing.add_argument("-o", "--output", metavar="FILE", help="a JSON file to write")
@@ -72,18 +78,6 @@ def add_study_arguments(parser: argparse.ArgumentParser) -> None:
     add("--timeout", type=float, default=3600.0, metavar="SECONDS", help="that a run may take (default %(default)g)")
     add("--x", metavar="NAME", help="dataset of the inputs of DATA (default X)")
     add("--y", metavar="NAME", help="dataset of the outputs of DATA (default Y)")
-
-
-def add_report_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a report."""
-    add = parser.add_argument
-    add("path", metavar="DIR", help="the folder of a study")
-    add("-o", "--output", metavar="HTML", help="the page to write")
-    add("--png", metavar="DIR", help="write the figures as PNG files to this folder too; needs matplotlib")
-    add("--interconnect", metavar="NAME|FILE",
-        help=f"predict for {', '.join(NETWORKS)}, or a probe's file (default {DEFAULT})")  # fmt: skip
-    add("--latency", type=float, metavar="S", help="predict for this latency of a message, in seconds")
-    add("--bandwidth", type=float, metavar="B", help="predict for this bandwidth, in bytes per second")
 
 
 def counts(text: str) -> tuple[int, ...]:
@@ -113,9 +107,8 @@ def run_probe(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
             check_writable(arguments.output)
     found = probe(comm)
     if comm.rank == 0:
-        nodes = len(set(found["nodes"]))
         print(f"latency {1e6 * found['latency']:.3g} µs, bandwidth {found['bandwidth'] / 1e9:.3g} GB/s, from the first "
-              f"of {comm.size} ranks to the last, on {nodes} nodes")  # fmt: skip
+              f"of {comm.size} ranks to the last, on {len(set(found['nodes']))} nodes")  # fmt: skip
         if arguments.output is not None:
             with replacing(arguments.output) as temporary:
                 temporary.write_text(json.dumps(found) + "\n", "utf-8")
@@ -185,7 +178,7 @@ def run_study(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"folder": str(options.folder), "kind": options.kind} | measured
 
 
-def problem_of(arguments: argparse.Namespace) -> tuple[Problem, Path | None, tuple[str, str]]:
+def problem_of(arguments: argparse.Namespace) -> tuple[study.Problem, Path | None, tuple[str, str]]:
     """Return the evaluation that a study times, its data file if it has one, and the datasets there, checked."""
     model = arguments.model
     given = vars(arguments) | {name: value for name, value in DEFAULTS.items() if getattr(arguments, name) is None}
@@ -202,14 +195,14 @@ def problem_of(arguments: argparse.Namespace) -> tuple[Problem, Path | None, tup
     if arguments.path is None:
         if arguments.x is not None or arguments.y is not None:
             raise InputError("--x and --y: name datasets of DATA, which are missing: give DATA, or leave them out")
-        return Problem(model, given["rows"], arguments.inducing, q, given["outputs"]), None, names
+        return study.Problem(model, given["rows"], arguments.inducing, q, given["outputs"]), None, names
     for name in ("rows", "inputs", "outputs"):
         if getattr(arguments, name) is not None:
             raise InputError(f"--{name}: is of synthetic rows, and DATA are given: leave one of them out")
     if arguments.action == "weak":
         raise InputError("DATA: a weak study needs rows that grow with the ranks: leave DATA out")
     data = Path(arguments.path).resolve()
-    return find_problem(data, model, arguments.inducing, q, names), data, names
+    return study.find_problem(data, model, arguments.inducing, q, names), data, names
 
 
 def words(arguments: argparse.Namespace) -> list[str]:

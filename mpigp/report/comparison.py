@@ -33,8 +33,9 @@ class Labels(NamedTuple):
     values: Indices
 
 
-def find_labels(file: h5py.File, name: str | None, n: int) -> h5py.Dataset | None:
-    """Return the dataset of labels: the one that is named, else `labels` where there is such a one."""
+def read_labels(file: h5py.File, name: str | None, rows: Indices, n: int) -> Labels | None:
+    """Return the labels of some of n rows, by the names in the dataset's attribute `classes` where it has one; without
+    a name the dataset is `labels`, where there is such a one."""
     if name is None and "labels" not in file:
         return None
     name = name or "labels"
@@ -45,14 +46,8 @@ def find_labels(file: h5py.File, name: str | None, n: int) -> h5py.Dataset | Non
         raise InputError(f"{where}: has shape {item.shape} and holds {item.dtype}: {SHAPES}")
     if len(item) != n:
         raise InputError(f"{where}: has {len(item)} labels, the model {n} rows: give the data it was learned from")
-    return item
-
-
-def read_labels(item: h5py.Dataset, rows: Indices) -> Labels:
-    """Return the labels of some rows, by the names in the dataset's attribute `classes` where it has one."""
-    where = f"{item.file.filename}: {item.name}"
     with h5py_errors(where):
-        values = pick(len(item), rows, lambda start, stop: item[start:stop])
+        values = pick(n, rows, lambda start, stop: item[start:stop])
     if values.ndim == 2:
         if not (((values == 0) | (values == 1)).all() and (values.sum(axis=1) == 1).all()):
             raise InputError(f"{where}: is not one-hot: {SHAPES}")

@@ -156,15 +156,6 @@ function axes(holder, panel, width, height) {
   return { svg, inner: add(svg, "g", { "clip-path": `url(#${clip})` }), frame, sx, sy, width, height };
 }
 
-/** A canvas over the frame of some axes, in the SVG's pixels, that scales with it. */
-function canvas(holder, { frame, width, height }) {
-  const sharp = Math.max(2, devicePixelRatio), wide = frame.right - frame.left, high = frame.bottom - frame.top;
-  const style = `left:${(100 * frame.left) / width}%;top:${(100 * frame.top) / height}%;width:${(100 * wide) / width}%;height:${(100 * high) / height}%`;
-  const pen = add(holder, "canvas", { width: Math.floor(wide * sharp), height: Math.floor(high * sharp), style }).getContext("2d");
-  pen.setTransform(sharp, 0, 0, sharp, -frame.left * sharp, -frame.top * sharp);
-  return pen;
-}
-
 // Marks. Each function returns where the pointer may look for them: targets [x, y, k] in pixels, the weights of the
 // two directions in the distance to them, and the largest distance.
 
@@ -206,8 +197,13 @@ function drawBars(panel, { inner, frame, sx, sy }) {
   return { targets, weights: panel.horizontal ? [0, 1] : [1, 0], within: Math.max(step / 2, 1) };
 }
 
-function drawPoints({ points }, plot, holder, hidden) {
-  const { sx, sy } = plot, pen = canvas(holder, plot), last = points.colors.length - 1;
+function drawPoints({ points }, { frame, sx, sy, width, height }, holder, hidden) {
+  // a canvas over the frame of the axes, in the SVG's pixels, that scales with it
+  const sharp = Math.max(2, devicePixelRatio), wide = frame.right - frame.left, high = frame.bottom - frame.top;
+  const style = `left:${(100 * frame.left) / width}%;top:${(100 * frame.top) / height}%;width:${(100 * wide) / width}%;height:${(100 * high) / height}%`;
+  const pen = add(holder, "canvas", { width: Math.floor(wide * sharp), height: Math.floor(high * sharp), style }).getContext("2d");
+  pen.setTransform(sharp, 0, 0, sharp, -frame.left * sharp, -frame.top * sharp);
+  const last = points.colors.length - 1;
   const [xs, ys, sdX, sdY, group] = [points.x, points.y, points.sd_x, points.sd_y, points.group].map((path) => path && column(path));
   const by = (few, some, many) => (xs.length > 1500 ? many : xs.length > 300 ? some : few);
   const groupOf = (k) => Math.min(group?.[k] ?? 0, last);
@@ -222,9 +218,9 @@ function drawPoints({ points }, plot, holder, hidden) {
   };
   const unsure = holder.parentElement.querySelector("input[type=checkbox]")?.checked ?? true;
   if (sdX && unsure) {
-    const wide = sx(1) - sx(0), high = sy(0) - sy(1);
+    const unitX = sx(1) - sx(0), unitY = sy(0) - sy(1);
     each(by(0.2, 0.1, 0.03), (k) => {
-      pen.ellipse(sx(xs[k]), sy(ys[k]), Math.max(sdX[k] * wide, 0.5), Math.max((sdY?.[k] ?? 0) * high, 0.5), 0, 0, 7);
+      pen.ellipse(sx(xs[k]), sy(ys[k]), Math.max(sdX[k] * unitX, 0.5), Math.max((sdY?.[k] ?? 0) * unitY, 0.5), 0, 0, 7);
       pen.fill();
     });
   } else if (sdY && !sdX) {

@@ -29,15 +29,14 @@ class Interconnect(NamedTuple):
     source: str
 
 
-RATES = {  # name: latency, Gb/s of the standard, where the latency is from
-    "ethernet-10g": (25e-6, 10, "typical of MPI over TCP"),
-    "ethernet-100g": (15e-6, 100, "typical of MPI over TCP"),
-    "infiniband-hdr": (1.2e-6, 200, "typical of MPI across a switch"),
-    "slingshot": (2e-6, 200, "typical of MPI on Slingshot 11"),
-}
-NETWORKS = {
+NETWORKS = {  # by name, from the latency, the Gb/s of the standard, and where the latency is from
     name: Interconnect(name, latency, rate * 1e9 / 8, f"bandwidth: the line rate, {rate} Gb/s; latency: {source}")
-    for name, (latency, rate, source) in RATES.items()
+    for name, latency, rate, source in (
+        ("ethernet-10g", 25e-6, 10, "typical of MPI over TCP"),
+        ("ethernet-100g", 15e-6, 100, "typical of MPI over TCP"),
+        ("infiniband-hdr", 1.2e-6, 200, "typical of MPI across a switch"),
+        ("slingshot", 2e-6, 200, "typical of MPI on Slingshot 11"),
+    )
 }
 
 
@@ -69,9 +68,8 @@ def checked(interconnect: Interconnect) -> Interconnect:
 def probe(comm: Comm) -> dict[str, Any]:
     """Time messages from the first rank to the last and back, and reductions; return the figures on every rank.
 
-    The last rank is on the farthest node where launchers fill nodes one after another. `latency` is half of the
-    ping-pong of the shortest message, in seconds; `bandwidth`, in bytes per second, is that of the longest message with
-    the latency taken off.
+    The last rank is on the farthest node where launchers fill nodes one after another. `latency`, in seconds, is half
+    of the shortest ping-pong; `bandwidth`, in bytes per second, is that of the longest with the latency taken off.
     """
     from mpi4py import MPI
 
@@ -100,15 +98,13 @@ def ping_pong(comm: Comm, buffer: np.ndarray) -> None:
 
 def timed(comm: Comm, work: Callable[[], object]) -> float:
     """Return the median seconds of some work on rank 0, on all ranks; repeated as often as a fixed time allows."""
-    work()
-    comm.Barrier()
-    start = time.perf_counter()
-    work()
-    once = comm.bcast(time.perf_counter() - start)
-    seconds = []
-    for _ in range(min(MOST, max(FEWEST, int(SECONDS / max(once, 1e-9))))):
+
+    def seconds() -> float:
         comm.Barrier()
         start = time.perf_counter()
         work()
-        seconds.append(time.perf_counter() - start)
-    return comm.bcast(median(seconds))
+        return time.perf_counter() - start
+
+    work()
+    count = min(MOST, max(FEWEST, int(SECONDS / max(comm.bcast(seconds()), 1e-9))))
+    return comm.bcast(median(seconds() for _ in range(count)))

@@ -60,11 +60,10 @@ def time(lines: list[Line], figures: Figures) -> str:
 def model(forecast: Forecast) -> str:
     """Return the section on the fitted costs and their errors in cross-validation."""
     errors = forecast.errors
+    words = f"Cross-validation of the model needs at least {MIN_POINTS} numbers of ranks."
     if errors:
         worst = percent(max(map(abs, errors.values())))
         words = f"Leave-one-out cross-validation: each number of ranks is predicted from the others within {worst}."
-    else:
-        words = f"Cross-validation of the model needs at least {MIN_POINTS} numbers of ranks."
     here = forecast.here
     seconds = {
         "one row": here.per_row,

@@ -51,5 +51,4 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _last_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "(nothing)"
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "(nothing)")
