@@ -14,8 +14,7 @@ from mpigp.data.datasets import DataSets
 from mpigp.data.hdf5 import h5py_errors, plain, read_rows
 from mpigp.errors import InputError
 from mpigp.gp.posterior import Posterior
-from mpigp.report.figures import COLORS
-from mpigp.report.thinning import Indices, pick, thinned
+from mpigp.report.figures import COLORS, Indices, pick, thinned
 from mpigp.types import Floats
 
 SHAPES = "labels are whole numbers (n,), or one-hot (n, k)"

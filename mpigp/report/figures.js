@@ -151,9 +151,8 @@ function axes(holder, panel, width, height) {
   add(svg, "line", { class: "frame", x1: frame.left, x2: frame.right, y1: frame.bottom, y2: frame.bottom });
   add(svg, "text", { class: "title", x: (frame.left + frame.right) / 2, y: height - 6, "text-anchor": "middle" }, label.x);
   add(svg, "text", { class: "title", "text-anchor": "middle", transform: `translate(12 ${(frame.top + frame.bottom) / 2}) rotate(-90)` }, label.y);
-  const clip = `clip-${panel.name}`;
-  add(add(svg, "clipPath", { id: clip }), "rect", { x: frame.left, y: frame.top, width: frame.right - frame.left, height: frame.bottom - frame.top });
-  return { svg, inner: add(svg, "g", { "clip-path": `url(#${clip})` }), frame, sx, sy, width, height };
+  add(add(svg, "clipPath", { id: `clip-${panel.name}` }), "rect", { x: frame.left, y: frame.top, width: frame.right - frame.left, height: frame.bottom - frame.top });
+  return { svg, inner: add(svg, "g", { "clip-path": `url(#clip-${panel.name})` }), frame, sx, sy, width, height };
 }
 
 // Marks. Each function returns where the pointer may look for them: targets [x, y, k] in pixels, the weights of the

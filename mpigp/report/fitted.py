@@ -13,7 +13,7 @@ from mpigp.files.model_file import FORMAT, ModelFile
 from mpigp.files.provenance import Timing, balance
 from mpigp.gp.parameters import Globals
 from mpigp.mpi.timers import GROUPS, PHASES
-from mpigp.report.thinning import Indices, evenly, pick, thinned
+from mpigp.report.figures import Indices, evenly, pick, thinned
 from mpigp.types import Floats
 
 ITERATIONS = 2000  # that a figure shows at most

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpigp.mpi.timers import PHASES
+from mpigp.report import figures
 from mpigp.report.comparison import LEVELS, Labels, Predictions
-from mpigp.report.figures import BLUE, COLORS, ORANGE, PALE, PHASE_COLORS, Axis, Figures, Panel, Points, Series, rounded
+from mpigp.report.figures import BLUE, COLORS, ORANGE, PALE, PHASE_COLORS, Axis, Figures, Panel, Points, Series
 from mpigp.report.fitted import SHARES, Fitted
-from mpigp.report.thinning import evenly
 
 BOUND_DIGITS = 10  # its last changes are small beside itself
 RANKS = 200  # that a figure shows at most
@@ -53,14 +53,14 @@ def describe(report: Report) -> Figures:
         panels += learning(fitted)
     if fitted.timing is not None:
         seconds, rows = fitted.timing
-        ranks = evenly(len(rows), RANKS)
+        ranks = figures.evenly(len(rows), RANKS)
         data["timing"] = {"names": PHASES, "ranks": ranks, "seconds": seconds[ranks].T, "rows": rows[ranks]}
         panels.append(timing(fitted, ranks.tolist()))
     if metrics is not None:
         data["metrics"] = metrics
         panels.append(time_shares())
-    short = rounded(data)
-    short["learning"]["bound"] = rounded(fitted.learning.bound, BOUND_DIGITS)
+    short = figures.rounded(data)
+    short["learning"]["bound"] = figures.rounded(fitted.learning.bound, BOUND_DIGITS)
     return Figures({panel.name: panel for panel in panels}, short, {"across": across[0], "up": across[:2][-1]})
 
 

@@ -27,13 +27,9 @@ def describe(study: Study, lines: Sequence[Line], forecast: Forecast) -> Figures
     measured["model_efficiency"] = [speedup / line.ranks for speedup, line in zip(model, lines, strict=True)]
     predicted = {name: getattr(forecast, name) for name in ("ranks", "speedup", "efficiency", "terms")}
     data = {"measured": measured, "forecast": predicted | {"ideal": [1] * len(forecast.ranks)}}
-    panels = [
-        *scaling("measured", measured),
-        stacked("shares", "Share of each phase", "measured.shares", data, "%"),
-        balance(measured),
-        *scaling("forecast", predicted),
-        stacked("terms", "Share of each term", "forecast.terms", data, "ms"),
-    ]
+    panels = [*scaling("measured", measured), stacked("shares", "Share of each phase", "measured.shares", data, "%")]
+    panels += [balance(measured), *scaling("forecast", predicted)]
+    panels.append(stacked("terms", "Share of each term", "forecast.terms", data, "ms"))
     return Figures({panel.name: panel for panel in panels}, rounded(data))
 
 

@@ -34,8 +34,7 @@ FORMAT = "mpigp-scaling"
 KINDS = ("strong", "weak")
 REQUIRED = {"seconds", "all_seconds", "ranks", "threads", "model", "n", "m", "q", "d", "messages", "bytes", "by_rank",
             "algebra", "cpu", "instruction_set", "versions"}  # fmt: skip
-NOISE = 0.1
-JITTER = 1e-6
+NOISE, JITTER = 0.1, 1e-6
 
 
 @dataclass(frozen=True)
