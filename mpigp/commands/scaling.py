@@ -82,13 +82,10 @@ def add_study_arguments(parser: argparse.ArgumentParser) -> None:
 
 def counts(text: str) -> tuple[int, ...]:
     """Return the numbers of ranks of a list with commas, in order."""
-    try:
-        found = tuple(sorted({int(word) for word in text.split(",")}))
-    except ValueError:
-        found = ()
-    if not found or found[0] < 1:
+    words = text.split(",")
+    if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
         raise argparse.ArgumentTypeError(f"is {text}: give numbers of ranks with commas between them, like 1,2,4")
-    return found
+    return tuple(sorted(set(map(int, words))))
 
 
 def run(arguments: argparse.Namespace, comm: Comm | None) -> dict[str, Any]:

@@ -96,10 +96,8 @@ def check_alone(options: Options) -> None:
 
 
 def run(options: Options) -> Iterator[tuple[int, Figures]]:
-    """Yield the figures of each run, as they come; numbers of ranks take turns, so that all see the same disturbance.
-
-    The file of a number of ranks is whole after each run.
-    """
+    """Yield the figures of each run, as they come; numbers of ranks take turns, so that all see the same disturbance,
+    and the file of each is whole after each run."""
     runs: dict[int, list[Figures]] = {ranks: [] for ranks in options.ranks}
     with tempfile.TemporaryDirectory(prefix=".files-", dir=options.folder) as folder:  # which all nodes see
         paths = write_files(options, Path(folder))
@@ -121,10 +119,8 @@ def run(options: Options) -> Iterator[tuple[int, Figures]]:
 
 
 def write_files(options: Options, folder: Path) -> dict[Problem, tuple[Path, Path]]:
-    """Write the data and parameter files of all problems to a folder; return their paths.
-
-    Synthetic rows are X (n, q), and Y (n, d), smooth functions of X with noise.
-    """
+    """Write the parameter files of all problems to a folder, and data files of synthetic rows where there are no data:
+    X (n, q), and Y (n, d), smooth functions of X with noise; return their paths."""
     paths = {}
     for problem in dict.fromkeys(options.of(ranks) for ranks in options.ranks):
         data, params = options.data, folder / f"parameters-{problem.n}.h5"
