@@ -8,6 +8,7 @@ import os
 import shlex
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -82,10 +83,11 @@ def add_study_arguments(parser: argparse.ArgumentParser) -> None:
 
 def counts(text: str) -> tuple[int, ...]:
     """Return the numbers of ranks of a list with commas, in order."""
-    words = text.split(",")
-    if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
-        raise argparse.ArgumentTypeError(f"is {text}: give numbers of ranks with commas between them, like 1,2,4")
-    return tuple(sorted(set(map(int, words))))
+    with suppress(ValueError):
+        found = tuple(sorted({int(word) for word in text.split(",")}))
+        if found[0] > 0:
+            return found
+    raise argparse.ArgumentTypeError(f"is {text}: give numbers of ranks with commas between them, like 1,2,4")
 
 
 def run(arguments: argparse.Namespace, comm: Comm | None) -> dict[str, Any]:

@@ -15,11 +15,10 @@ MODELS = {"gplvm": "Bayesian GPLVM", "regression": "sparse GP regression"}
 
 def render(study: Study, lines: list[Line], forecast: Forecast, figures: Figures) -> str:
     """Return the page."""
-    title, kind = f"{study.kind.capitalize()} scaling", MODELS[study.points[0].problem.model]
+    kind = f"{MODELS[study.points[0].problem.model]}, one evaluation with its gradient"
     sections = [measured(lines, figures), time(lines, figures), model(forecast), predicted(forecast, figures)]
     sections.append(provenance(origin(study)))
-    tiles = headlines(study, lines, forecast)
-    return document(title, f"{kind}, one evaluation with its gradient", tiles, sections, figures)
+    return document(f"{study.kind.capitalize()} scaling", kind, headlines(study, lines, forecast), sections, figures)
 
 
 def headlines(study: Study, lines: list[Line], forecast: Forecast) -> list[tuple[str, str]]:
