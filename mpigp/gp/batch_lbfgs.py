@@ -26,8 +26,6 @@ def minimize(
 ) -> tuple[Floats, Floats]:
     """Return the minima (n, k) and their values (n,).
 
-    Parameters
-    ----------
     objective : from points (a, k) and the numbers (a,) of their rows to values (a,) and gradients (a, k)
     starts : (s, n, k), s points for each row: all are followed for `trial` rounds, and the best from there on
     units : (s, n, k), of the variables, in which the curvature is about one

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpigp import native
+from mpigp.native import from_superaccumulators as from_superaccumulators
 from mpigp.types import Floats, Integers
 
 FINE = native.FINE
@@ -51,8 +52,3 @@ def to_superaccumulators(values: Floats) -> Integers:
     A value that is not finite makes the last digit of its sum huge, and the sum NaN.
     """
     return native.to_superaccumulators(np.ascontiguousarray(values))
-
-
-def from_superaccumulators(digits: Integers) -> Floats:
-    """Return the sums (count,) of digits (count, DIGITS)."""
-    return native.from_superaccumulators(digits)
