@@ -89,4 +89,4 @@ def group_bound(C: Floats, b: Floats, n: int, YY: float, variance: float, beta: 
     terms = native.group_bound(C, b, n, YY, variance, beta)
     if terms is None:
         raise NotPositiveDefinite
-    return Bound(*terms, s=beta * variance)
+    return Bound(*terms)
