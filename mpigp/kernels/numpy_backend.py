@@ -125,9 +125,8 @@ class NumpyBackend:
             overflows += _add(part, (A @ A.T)[lower], A @ chunk.Y)
         return overflows
 
-    def regression_gradient(
-        self, points: Points, rows: Rows, inverse: Floats | None, matrix: Floats, psi1Y: Floats, fit: Floats, part: Part
-    ) -> int:
+    def regression_gradient(self, points: Points, rows: Rows, inverse: Floats | None, matrix: Floats, psi1Y: Floats,
+                            fit: Floats, part: Part) -> int:  # fmt: skip
         overflows = 0
         for chunk in _blocks(rows, part):
             K, residual_sums = self.covariance(points.Z, chunk.mu, points.alpha), []
@@ -142,9 +141,8 @@ class NumpyBackend:
             overflows += _add_exactly(part, by_Z, by_alpha, *residual_sums)
         return overflows
 
-    def regression_moments(
-        self, points: Points, rows: Rows, span: Span, factor: Floats, weights: Floats, mean: Floats, explained: Floats
-    ) -> None:
+    def regression_moments(self, points: Points, rows: Rows, span: Span, factor: Floats, weights: Floats, mean: Floats,
+                           explained: Floats) -> None:  # fmt: skip
         for block in _blocks(rows, span, SMALLEST):
             K = self.covariance(points.Z, block.mu, points.alpha)
             mean[block.where] = K.T @ weights
@@ -189,9 +187,8 @@ class NumpyBackend:
             overflows += not nats < MOST / rows.all_chunks  # nothing bounds the total
         return overflows
 
-    def gplvm_gradient(
-        self, points: Points, rows: Rows, matrix: Floats, psi1Y: Floats, by_mu: Floats, by_S: Floats, part: Part
-    ) -> int:
+    def gplvm_gradient(self, points: Points, rows: Rows, matrix: Floats, psi1Y: Floats, by_mu: Floats, by_S: Floats,
+                       part: Part) -> int:  # fmt: skip
         m, overflows = len(points.Z), 0
         weights = _pair_weights(matrix, m)
         for chunk in _blocks(rows, part):
@@ -216,9 +213,8 @@ class NumpyBackend:
                 out.values[row.where] = value - _divergence(row.mu, rows.S[row.where])
             out.by_mu[row.where], out.by_S[row.where] = self._psi_gradient(points, row, by_psi1, by_psi2)[2:]
 
-    def gplvm_moments(
-        self, points: Points, rows: Rows, span: Span, weights: Floats, quadratics: Floats, mean: Floats, second: Floats
-    ) -> None:
+    def gplvm_moments(self, points: Points, rows: Rows, span: Span, weights: Floats, quadratics: Floats, mean: Floats,
+                      second: Floats) -> None:  # fmt: skip
         row, column = np.tril_indices(len(points.Z))
         for block in _blocks(rows, span, _block_rows(len(points.Z))):
             psi1, psi2 = self._psi(points, block)
