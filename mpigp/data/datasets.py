@@ -23,10 +23,6 @@ class DataSets(NamedTuple):
     def n(self) -> int:
         return self.Y.shape[0]
 
-    def share(self, comm: Comm) -> Share:
-        """Return this rank's rows."""
-        return share(self.n, comm.rank, comm.size)
-
     @property
     def q(self) -> int | None:
         return None if self.X is None else self.X.shape[1]
@@ -39,6 +35,10 @@ class DataSets(NamedTuple):
     def where(self) -> str:
         """What an error about Y begins with."""
         return f"{self.Y.file.filename}: {self.Y.name}: "
+
+    def share(self, comm: Comm) -> Share:
+        """Return this rank's rows."""
+        return share(self.n, comm.rank, comm.size)
 
     def rows(self, share: Share, stream: bool, missing: bool = False) -> tuple[Columns | None, Columns]:
         """Return these rows of X and Y, checked; to `stream` them, the file must stay open."""
@@ -55,15 +55,13 @@ class DataSets(NamedTuple):
 def find(file: h5py.File, y_name: str, x_name: str | None) -> DataSets:
     """Return the datasets Y (n, d) and, where x_name is given, X (n, q)."""
     Y = dataset(file, y_name, 2, "a data file has /Y (n, d), and /X (n, q) for regression; `x` and `y` name others")
-    if Y.shape[0] == 0 or Y.shape[1] == 0:
-        raise InputError(
-            f"{file.filename}: {Y.name}: has shape {Y.shape}: there must be at least one row and one column"
-        )
+    sets = DataSets(Y, None)
+    if not Y.size:
+        raise InputError(f"{sets.where}has shape {Y.shape}: there must be at least one row and one column")
     if x_name is None:
-        return DataSets(Y, None)
+        return sets
     X = dataset(file, x_name, 2, "regression needs inputs /X (n, q); `x` names another dataset")
     if X.shape[0] != Y.shape[0]:
-        raise InputError(
-            f"{file.filename}: {X.name} has {X.shape[0]} rows, {Y.name} has {Y.shape[0]}: they must have as many"
-        )
-    return DataSets(Y, X)
+        counts = f"{X.name} has {X.shape[0]} rows, {Y.name} has {Y.shape[0]}"
+        raise InputError(f"{file.filename}: {counts}: they must have as many")
+    return sets._replace(X=X)

@@ -27,8 +27,6 @@ class Stream:
     `-=` and `/=` are applied to every block as it is read: operations on single numbers, which have the same bits as on
     a whole array.
 
-    Parameters
-    ----------
     item : the dataset, in a file that stays open.   share : this rank's rows
     step : rows of a block, whole chunks; the same for all streams that are read together
     """

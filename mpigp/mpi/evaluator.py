@@ -119,8 +119,7 @@ class Evaluator:
         return Globals.unpack(message[:-1], self.m, self.q), float(message[-1])
 
     def _sum_statistics(self, inducing: Inducing) -> Integers:
-        work = partial(self.model.add_statistics, inducing)
-        return self._sum_blocks(work, self.statistics_scale, per_sum=1)
+        return self._sum_blocks(partial(self.model.add_statistics, inducing), self.statistics_scale, per_sum=1)
 
     def _sum_gradient(self, inducing: Inducing, weights: Adjoints, scale: Floats) -> Integers:
         def work(rows: Block, part: Part) -> int:
@@ -130,10 +129,10 @@ class Evaluator:
 
     def _sum_blocks(self, work: Callable[[Block, Part], int], scale: Floats, per_sum: int) -> Integers:
         """Return the accumulators of the sums over this rank's rows, and last the number of overflows."""
-        return sum(
-            (self.workers.sum(partial(work, rows), rows.chunks, scale, per_sum) for rows in self.rows.blocks()),
-            start=np.zeros(per_sum * len(scale) + 1, np.int64),
-        )
+        total = np.zeros(per_sum * len(scale) + 1, np.int64)
+        for rows in self.rows.blocks():
+            total += self.workers.sum(partial(work, rows), rows.chunks, scale, per_sum)
+        return total
 
     def _bound(self, inducing: Inducing, sums: Integers, parameters: Globals) -> Master | None:
         """Return the master's part of an evaluation; None where the bound has no value at this jitter."""

@@ -37,10 +37,7 @@ class Choice(NamedTuple):
 def choose(comm: Comm, choice: str, needed: float) -> Choice:
     """Return the same choice on all ranks, for that whose memory is shortest. Called by all ranks.
 
-    Parameters
-    ----------
-    choice : one of CHOICES
-    needed : bytes of all that this rank would hold for its rows
+    choice : one of CHOICES.   needed : bytes of all that this rank would hold for its rows
     """
     if choice != "auto":
         return Choice(choice == "stream", "")
@@ -60,11 +57,9 @@ def available(comm: Comm) -> float:
 def of_process(root: Path = Path("/")) -> float:
     """Return the bytes that the limits of this process leave it."""
     taken = _table(root / "proc/self/status")
-    limits = {kind: resource.getrlimit(kind)[0] for kind in PROCESS}
-    return min(
-        math.inf if limit == resource.RLIM_INFINITY else limit - 1024 * taken.get(PROCESS[kind], 0)
-        for kind, limit in limits.items()
-    )
+    limits = {name: resource.getrlimit(kind)[0] for kind, name in PROCESS.items()}
+    return min(math.inf if limit == resource.RLIM_INFINITY else limit - 1024 * taken.get(name, 0)
+               for name, limit in limits.items())  # fmt: skip
 
 
 def of_node(root: Path = Path("/")) -> float:

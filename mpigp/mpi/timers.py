@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
+from typing import Any
 
 PHASES = ("broadcast", "statistics", "reduce", "bound", "gradients", "wait")
 GROUPS = {  # of phases: work on rows, waiting for other ranks, messages, and work on rank 0 alone
@@ -25,9 +25,7 @@ class Phase:
     def __enter__(self) -> None:
         self.start = time.perf_counter()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: Any) -> None:
         self.seconds[self.name] += time.perf_counter() - self.start
 
 

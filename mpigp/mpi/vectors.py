@@ -46,8 +46,6 @@ class MultiVector:
 class VectorSpace:
     """Makes vectors of one problem, and their dot products: the same bits on any number of ranks.
 
-    Parameters
-    ----------
     shared : numbers of the shared part
     segments, rows_local, width : the local part has so many segments of `width` numbers for each of this rank's rows
     chunk : rows of a chunk
