@@ -53,9 +53,8 @@ def image(comm: Comm, datasets: Datasets, attributes: Attributes) -> bytes:
 
 def _size(value: Any) -> int:
     """Return the bytes of a dataset; those of numbers and text are of no account."""
-    if isinstance(value, DistributedRows):
-        return 8 * value.n * math.prod(value.local.shape[1:])
-    return getattr(value, "nbytes", 0)
+    distributed = isinstance(value, DistributedRows)
+    return 8 * value.n * math.prod(value.local.shape[1:]) if distributed else getattr(value, "nbytes", 0)
 
 
 def _fill(file: h5py.File | None, datasets: Datasets, attributes: Attributes) -> None:

@@ -32,9 +32,7 @@ class Timing(NamedTuple):
 def timing(comm: Comm, phases: Timers, rows: int) -> Timing | None:
     """Return the seconds and rows of all ranks, on rank 0; None on the others. Called by all ranks."""
     found = comm.gather(([phases.seconds[name] for name in PHASES], rows))
-    if found is None:
-        return None
-    return Timing(np.array([seconds for seconds, _ in found]), np.array([rows for _, rows in found]))
+    return None if found is None else Timing(*map(np.array, zip(*found, strict=True)))
 
 
 def balance(work: Floats) -> float:
@@ -56,12 +54,9 @@ def by_rank(comm: Comm, seconds: Mapping[str, float], rows: int) -> dict[str, An
         return {}
     each, all_rows, memory, nodes, cores = zip(*found, strict=True)
     return {
-        "seconds": {name: [mine[name] for mine in each] for name in PHASES},
-        "rows": list(all_rows),
-        "memory": list(memory),
-        "nodes": list(nodes),
-        "cores": len({core for mine in cores for core in mine}),
-    }
+        "seconds": {name: [mine[name] for mine in each] for name in PHASES}, "rows": list(all_rows),
+        "memory": list(memory), "nodes": list(nodes), "cores": len({core for mine in cores for core in mine}),
+    }  # fmt: skip
 
 
 def provenance(comm: Comm, threads: int, command: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from mpigp.chunks import Share, share
-from mpigp.data.streams import Columns
+from mpigp.data.datasets import Columns
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, discard_parts, stamp
 from mpigp.files.model_file import open_model

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpigp.data.streams import Stream
+from mpigp.data.datasets import Stream
 from mpigp.fit.loop import Fit
 from mpigp.fit.objective import NAMES, Objective
 from mpigp.fit.options import Mode, Options

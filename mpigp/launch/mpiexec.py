@@ -26,6 +26,7 @@ SCHEDULED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 PATIENCE = 2.0  # seconds for a launcher to end its ranks
 RANK = RANK_VARIABLES[:2]  # of Open MPI and MPICH, which mpiexec sets
 DEATHS = (signal.SIGABRT, signal.SIGBUS, signal.SIGKILL, signal.SIGSEGV)  # MPICH's exit code is that of the rank, bare
+RETOLD = re.compile(r"exited with non-zero status|has exited due to|MPI_ABORT was invoked|exited on\s+signal")
 FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -231,20 +232,12 @@ def without_banners(lines: Iterable[str]) -> Iterator[str]:
             if box is None:
                 box = [line]
                 continue
-            yield from _rest([*box, line])
+            box.append(line)
+            retold = RETOLD.search("".join(box))  # but for what the rank's line left in it
+            yield from (each[each.index("mpigp: ") :] for each in box if "mpigp: " in each) if retold else box
             box = None
         elif box is not None:
             box.append(line)
         else:
             yield line
     yield from box or []
-
-
-RETOLD = re.compile(r"exited with non-zero status|has exited due to|MPI_ABORT was invoked|exited on\s+signal")
-
-
-def _rest(box: list[str]) -> list[str]:
-    """Return a box as it is, or where it retells what a rank has said, only what the rank's line left in it."""
-    if not RETOLD.search("".join(box)):
-        return box
-    return [line[line.index("mpigp: ") :] for line in box if "mpigp: " in line]

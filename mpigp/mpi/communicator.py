@@ -1,4 +1,4 @@
-"""The communicator of all ranks, errors that all ranks raise together, and rows gathered in order."""
+"""The communicator of all ranks, errors that all ranks raise together, sums over the ranks, and gathered rows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import TracebackType
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
 from mpigp import native
@@ -115,6 +116,13 @@ def allgather_rows(comm: Comm, local: Floats) -> Floats:
     whole = np.empty((sum(counts), *local.shape[1:]))
     comm.Allgatherv(np.ascontiguousarray(local), [whole, [count * math.prod(local.shape[1:]) for count in counts]])
     return whole
+
+
+def sum_over_ranks(comm: Comm, array: NDArray) -> None:
+    """Replace an array by its sum over all ranks."""
+    from mpi4py import MPI
+
+    comm.Allreduce(MPI.IN_PLACE, array, op=MPI.SUM)
 
 
 def peak_memory(comm: Comm) -> int:

@@ -161,12 +161,10 @@ class Evaluator:
 
     def _broadcast_weights(self, master: Master | None) -> tuple[float, Adjoints]:
         """Return F and the weights, on every rank; all ranks fail where rank 0 has no bound."""
-        shape, pairs = self.model.weight_shape(self.m, len(self.rows.groups)), (self.m, self.d)
+        shape = self.model.weight_shape(self.m, len(self.rows.groups))
         first = math.prod(shape)
-        second, third = first + self.m * self.d, first + 2 * self.m * self.d
-        message = np.empty(third + 2)
-        matrix, psi1Y, fit = message[:first], message[first:second], message[second:third]
-        matrix, psi1Y, fit = matrix.reshape(shape), psi1Y.reshape(pairs), fit.reshape(pairs)
+        message = np.empty(first + 2 * self.m * self.d + 2)
+        matrix, (psi1Y, fit) = message[:first].reshape(shape), message[first:-2].reshape(2, self.m, self.d)
         if master is not None:
             matrix[...], psi1Y[...], fit[...], message[-2] = master.weights
             message[-1] = master.bound.value

@@ -43,8 +43,7 @@ class Address(NamedTuple):
 
 def start_time(process: int) -> int:
     """Return the start time of a process in clock ticks, which with its ID identifies it; -1 where it has ended."""
-    running = status(process)
-    return -1 if running is None else running.started
+    return getattr(status(process), "started", -1)
 
 
 class Heartbeat:

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from mpigp import native
 from mpigp.chunks import chunk_count, chunk_rows
-from mpigp.data.streams import Columns, Stream, blocks
+from mpigp.data.datasets import Columns, Stream, blocks
 from mpigp.errors import InputError
 from mpigp.gp.bound import Group
 from mpigp.gp.statistics import Block
+from mpigp.mpi.communicator import sum_over_ranks
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.types import Comm, Floats
 
@@ -53,14 +54,12 @@ class Patterns(NamedTuple):
 
 def find_patterns(comm: Comm, Y: Floats) -> Patterns | None:
     """Return the patterns of the NaN in Y (rows, d); None where no rank has any."""
-    from mpi4py import MPI
-
     there = np.isfinite(Y)
-    if comm.allreduce(bool(there.all()), MPI.LAND):
+    if not comm.allreduce(np.count_nonzero(~there)):
         return None
     counts = there.astype(np.float64)
     both = (counts.T @ counts).astype(np.int64)  # rows that have both outputs
-    comm.Allreduce(MPI.IN_PLACE, both, op=MPI.SUM)
+    sum_over_ranks(comm, both)
     alone = both.diagonal()
     if not alone.all():
         raise EmptyColumn(f"column {int(alone.argmin())} (counted from 0) has no entry at all: leave it out")
@@ -97,11 +96,6 @@ class Rows:
         self.lowest, self.highest = outputs.with_local(mu).extremes()
         self.absolute_Y, YY = _totals(outputs)
         self.groups = [Group(np.arange(Y.shape[1]), n, YY)] if patterns is None else patterns.groups(outputs)
-
-    @property
-    def chunks(self) -> int:
-        """The number of this rank's chunks."""
-        return -(-len(self.Y) // self.chunk)
 
     def blocks(self) -> Iterator[Block]:
         """Return the rows in blocks: one, unless they are streamed."""

@@ -7,11 +7,9 @@ from typing import Any
 
 PHASES = ("broadcast", "statistics", "reduce", "bound", "gradients", "wait")
 GROUPS = {  # of phases: work on rows, waiting for other ranks, messages, and work on rank 0 alone
-    "compute": ("statistics", "gradients"),
-    "wait": ("wait",),
-    "messages": ("broadcast", "reduce"),
-    "master": ("bound",),
-}
+    "compute": ("statistics", "gradients"), "wait": ("wait",),
+    "messages": ("broadcast", "reduce"), "master": ("bound",),
+}  # fmt: skip
 
 
 class Phase:
