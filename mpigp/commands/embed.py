@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import h5py
+
 from mpigp.chunks import share
 from mpigp.data.hdf5 import dataset, read_rows, reading
 from mpigp.errors import InputError
@@ -67,11 +69,17 @@ def read(arguments: argparse.Namespace, comm: Comm) -> tuple[int, Posterior, Can
                 raise InputError(f"{arguments.model}: is a {posterior.model} model: only a GPLVM has latent points")
             candidates = model.candidates()
         with reading(arguments.new) as file:
-            item = dataset(file, arguments.y, 2, f"give the outputs of the model, (n, {posterior.d})")
-            if item.shape[1] != posterior.d:
-                outputs = f"the outputs of {arguments.model} have {posterior.d}"
-                raise InputError(f"{arguments.new}: {item.name}: has {item.shape[1]} columns: {outputs}")
-            if not len(item):
-                raise InputError(f"{arguments.new}: {item.name}: has no rows: give at least one")
+            give = f"give the outputs of the model, (n, {posterior.d})"
+            item = rows_for(dataset(file, arguments.y, 2, give), posterior.d, f"the outputs of {arguments.model}")
             Y = read_rows(item, *share(len(item), comm.rank, comm.size), missing=True)
             return len(item), posterior, candidates, Y
+
+
+def rows_for(item: h5py.Dataset, columns: int, model: str) -> h5py.Dataset:
+    """Return a dataset of new rows, which must have at least one, and the columns that those of the model have."""
+    where = f"{item.file.filename}: {item.name}"
+    if item.shape[1] != columns:
+        raise InputError(f"{where}: has {item.shape[1]} columns: {model} have {columns}")
+    if not len(item):
+        raise InputError(f"{where}: has no rows: give at least one")
+    return item

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 
 from mpigp.chunks import Share, share
-from mpigp.commands.embed import timed
+from mpigp.commands.embed import rows_for, timed
 from mpigp.data.hdf5 import dataset, read_rows, reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable
@@ -74,12 +74,8 @@ def read(
 ) -> tuple[int, Floats, Floats | None, Floats | None]:
     """Return the number of rows, and this rank's X, X_variance and Y; the last two where the file has them."""
     item = dataset(file, arguments.x, 2, f"`predict` needs the inputs of the model, (n, {posterior.q})")
-    n = len(item)
+    n = len(rows_for(item, posterior.q, f"the inputs of {arguments.model}"))
     where = f"{file.filename}: {item.name}"
-    if item.shape[1] != posterior.q:
-        raise InputError(f"{where}: has {item.shape[1]} columns: the inputs of {arguments.model} have {posterior.q}")
-    if n == 0:
-        raise InputError(f"{where}: has no rows: give at least one")
     if arguments.samples and n > JOINT_ROWS:
         raise InputError(f"{where}: has {n} rows: --samples draws at {JOINT_ROWS} at most: give fewer rows")
     if arguments.samples and f"{arguments.x}_variance" in file:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpigp import __version__
+from mpigp.mpi.memory import lines
 from mpigp.mpi.processes import own_peak_memory
 from mpigp.mpi.timers import PHASES, Timers
 from mpigp.types import Comm, Floats
@@ -80,9 +81,6 @@ def versions() -> dict[str, str]:
 
 def cpu() -> str:
     """Return the name of this machine's CPU, as well as the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    found = lines(Path("/proc/cpuinfo"))
+    names = (line.partition(":")[2].strip() for line in found if line.startswith("model name"))
     return next(names, "") or platform.processor() or platform.machine()

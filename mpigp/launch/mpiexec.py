@@ -82,8 +82,6 @@ def launch(ranks: int, threads: int, arguments: list[str], model: str | None = N
     restarts : where more than none, the job outlives dead ranks where the MPI can; and if it dies as a whole all the
         same, it is started again so many times, from its last checkpoint or from the beginning
     """
-    if ranks < 1:
-        raise InputError(f"--ranks: is {ranks}: give a number ≥ 1")
     mpiexec = find_mpiexec()
     options = flags(mpi_version(mpiexec), ranks, threads, available_cores(os.environ), os.geteuid() == 0, restarts > 0)
     command = [mpiexec, *options, "-n", str(ranks), sys.executable, "-m", "mpigp", *arguments]

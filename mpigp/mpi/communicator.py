@@ -76,10 +76,9 @@ def check_connected(size: int, environment: Mapping[str, str]) -> None:
     wanted = environment.get("SLURM_NTASKS", "1")
     alone_on_purpose = any(environment.get(name) == "1" for name in SIZE_VARIABLES)
     if size == 1 and wanted.isdigit() and int(wanted) > 1 and not alone_on_purpose:
-        raise InputError(
-            f"SLURM_NTASKS is {wanted}, but MPI connected 1 rank: choose the launcher's protocol that this MPI speaks "
-            "(srun --mpi=pmix or --mpi=pmi2; srun --mpi=list shows them), or start with mpiexec"
-        )
+        remedy = "(srun --mpi=pmix or --mpi=pmi2; srun --mpi=list shows them), or start with mpiexec"
+        choose = f"choose the launcher's protocol that this MPI speaks {remedy}"
+        raise InputError(f"SLURM_NTASKS is {wanted}, but MPI connected 1 rank: {choose}")
 
 
 def check_alike(comm: Comm) -> None:

@@ -70,7 +70,7 @@ def of_node(root: Path = Path("/")) -> float:
 
 def _of_cgroups(root: Path) -> Iterator[float]:
     """Yield the bytes that each cgroup around this process leaves it; inside a container, paths begin at its own."""
-    for line in _lines(root / "proc/self/cgroup"):
+    for line in lines(root / "proc/self/cgroup"):
         _, controllers, path = line.split(":", 2)
         if controllers not in ("", "memory"):
             continue
@@ -78,12 +78,12 @@ def _of_cgroups(root: Path) -> Iterator[float]:
         place = Path(path).relative_to("/")
         for folder in (place, *place.parents):
             group = root / where / folder
-            limit, taken = (next(iter(_lines(group / name)), "") for name in (limit_name, taken_name))
+            limit, taken = (next(iter(lines(group / name)), "") for name in (limit_name, taken_name))
             if limit.isdigit() and taken.isdigit():  # "max" is none
                 yield float(limit) - float(taken) + _table(group / "memory.stat").get(spare_name, 0)
 
 
-def _lines(path: Path) -> list[str]:
+def lines(path: Path) -> list[str]:
     """Return the lines of a file; none where there is no such file."""
     try:
         return path.read_text().splitlines()
@@ -93,5 +93,5 @@ def _lines(path: Path) -> list[str]:
 
 def _table(path: Path) -> dict[str, int]:
     """Return the numbers of a file by the word before them: `name: number kB`, or `name number`."""
-    words = [line.replace(":", " ").split() for line in _lines(path)]
+    words = [line.replace(":", " ").split() for line in lines(path)]
     return {each[0]: int(each[1]) for each in words if len(each) > 1 and each[1].isdigit()}
