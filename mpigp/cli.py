@@ -82,10 +82,8 @@ def build_parser(called: Collection[str] = tuple(COMMANDS)) -> Parser:
 
 
 def find_command(argv: list[str], parser: Parser) -> tuple[int, Parser]:
-    """Return the place in `argv` behind the words that name the command, and the parser of that command.
-
-    Where `argv` names none, these are 0 and a parser that has subcommands.
-    """
+    """Return the place in `argv` behind the words that name the command, and the command's parser; 0 and a parser that
+    has subcommands where `argv` names none."""
     place = 0
     while parser.subcommands:
         found = next((at for at in range(place, len(argv)) if argv[at] in parser.subcommands), None)

@@ -122,10 +122,8 @@ def timed(
 
 
 def algebra_seconds(evaluator: Evaluator, parameters: Globals, jitter: float, repeat: int) -> float:
-    """Return the seconds that a rank's matrices of size m take in an evaluation: however many ranks, each makes them.
-
-    They are those of an evaluation of a single row by this rank alone, without the master's.
-    """
+    """Return the seconds of a rank's matrices of size m, which each rank makes: those of an evaluation of a single row
+    by this rank alone, without the master's."""
     from mpi4py import MPI
 
     S = None if evaluator.rows.S is None else np.ones((1, evaluator.q))

@@ -20,14 +20,10 @@ PARALLEL = False
 
 # Options of sbatch that most jobs have, with what they mean here.
 COMMON = {
-    "nodes": ("N", "nodes"),
-    "ntasks-per-node": ("N", "ranks of a node"),
-    "cpus-per-task": ("N", "threads of a rank"),
-    "time": ("TIME", "limit, like 4:00:00"),
-    "partition": ("NAME", "where to run"),
-    "account": ("NAME", "whose hours"),
+    "nodes": ("N", "nodes"), "ntasks-per-node": ("N", "ranks of a node"), "cpus-per-task": ("N", "threads of a rank"),
+    "time": ("TIME", "limit, like 4:00:00"), "partition": ("NAME", "where to run"), "account": ("NAME", "whose hours"),
     "array": ("LIST", "like 1-3: a fit for each number, which takes the place of %%a in the options of fit"),
-}
+}  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

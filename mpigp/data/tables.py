@@ -29,35 +29,29 @@ FORMATS = {"csv": (".csv", ".tsv", ".txt"), "npy": (".npy",), "npz": (".npz",), 
 
 
 class Table(ABC):
-    """A file of `width` columns that is read in blocks of at most `step` rows.
-
-    `names` are the columns' names where they are known; `groups` are names that stand for several columns.
-    """
+    """A file of `width` columns that is read in blocks of at most `step` rows."""
 
     kind: str  # of file, for messages
     unit = "row"
-    names: list[str] | None = None
+    names: list[str] | None = None  # of the columns, where they are known
 
     def __init__(self, path: Path, width: int) -> None:
         self.path = path
         self.width = width
         self.step = min(max(BLOCK_FIELDS // max(width, 1), 1), BLOCK_ROWS)
-        self.groups: dict[str, list[int]] = {}
+        self.groups: dict[str, list[int]] = {}  # names that stand for several columns
 
-    @abstractmethod
     def rows(self, columns: Sequence[int]) -> int | None:
         """Number of rows of these columns; None where only reading can tell."""
+        return None
 
     @abstractmethod
     def read(self, columns: Sequence[int]) -> Iterator[tuple[list[Any], int]]:
         """Yield blocks of rows: the fields of each column, and how much of the table has been read, in its unit."""
 
     def blocks(self, columns: Sequence[int], label: int | None) -> Iterator[tuple[Floats, NDArray | None, int]]:
-        """Yield the rows from first to last, block by block.
-
-        These columns as numbers (rows, columns), NaN where missing; the labels (rows,), numbers or text; and how much
-        of the table, in its unit, has been read.
-        """
+        """Yield the rows in blocks: these columns as numbers (rows, columns), NaN where missing; the labels (rows,),
+        numbers or text; and how much of the table, in its unit, has been read."""
         first = 0
         with reading(self.path, self.kind):
             for fields, done in self.read([*columns] if label is None else [*columns, label]):
@@ -148,9 +142,6 @@ class CsvTable(Table):
         """The fields of each row that is not blank."""
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         return filter(None, csv.reader(text, delimiter=self.delimiter))
-
-    def rows(self, columns: Sequence[int]) -> None:
-        return None
 
     def size(self, columns: Sequence[int]) -> int:
         return self.path.stat().st_size

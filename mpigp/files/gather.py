@@ -27,10 +27,8 @@ Attributes: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
 def write(path: str | os.PathLike[str], comm: Comm, datasets: Datasets, attributes: Attributes | None = None) -> None:
-    """Write a file that is whole or not there. Called by all ranks.
-
-    All ranks name the same distributed datasets in the same order. Of all else only rank 0's counts.
-    """
+    """Write a file that is whole or not there. Called by all ranks, which name the same distributed datasets in the
+    same order; of all else only rank 0's counts."""
     if comm.rank != 0:
         _fill(None, datasets, {})
         confirm(comm)

@@ -15,10 +15,7 @@ BLOCK = 2**20  # numbers in memory at a time
 
 
 def describe(path: Path, summary: bool = True) -> dict[str, Any]:
-    """The kind of a file, its rows, attributes and datasets, and a model's parameters.
-
-    `summary` tells whether to read every number for the datasets' minima, means and maxima.
-    """
+    """The kind of a file, its rows, attributes and datasets, and if `summary` is true a summary of their numbers."""
     with reading(path) as file, h5py_errors(str(path)):
         found: list[h5py.Dataset] = []
         file.visititems(lambda _, item: found.append(item) if isinstance(item, h5py.Dataset) else None)
@@ -70,10 +67,7 @@ def dataset_of(dataset: h5py.Dataset, summary: bool) -> dict[str, Any]:
 
 
 def summarise(dataset: h5py.Dataset) -> dict[str, Any]:
-    """Minimum, mean and maximum of the finite numbers, and the number of NaN and of infinite ones.
-
-    The dataset is read in blocks of whole rows. Where nothing is finite the three are None.
-    """
+    """Minimum, mean and maximum of the finite numbers, None without any; and how many are NaN and how many infinite."""
     rows = max(BLOCK // max(dataset.size // len(dataset), 1), 1)
     low, high, total, finite, nan = np.inf, -np.inf, 0.0, 0, 0
     for first in range(0, len(dataset), rows):

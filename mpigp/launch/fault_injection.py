@@ -22,15 +22,12 @@ PAUSE = 0.005  # seconds between looks: less than an iteration of anything worth
 
 
 class FaultInjector:
-    """Watches the fit that is started within the `with` block, and that writes these metrics.
-
-    killed_at : the last iteration that was seen of a fit before its rank was killed; None where none was
-    """
+    """Watches the fit that is started within the `with` block, and that writes these metrics; kills the rank `victim`,
+    where it is not None, once `moment` iterations were made."""
 
     def __init__(self, metrics: str, victim: int | None, moment: int) -> None:
-        """Kill the rank `victim`, where it is not None, once `moment` iterations were made."""
         self.metrics, self.victim, self.moment = Path(metrics), victim, moment
-        self.killed_at: int | None = None
+        self.killed_at: int | None = None  # the last iteration that was seen before the rank was killed
         self._tag, self._done = uuid.uuid4().hex, threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 

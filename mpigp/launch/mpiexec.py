@@ -110,15 +110,12 @@ def launch(ranks: int, threads: int, arguments: list[str], model: str | None = N
 
 
 class Job:
-    """Runs of mpiexec, one after another: their signals, what they say, and whether the last one's ranks came up.
-
-    signal : the last that was sent to this process, which all of them reach; 0 where none was
-    """
+    """Runs of mpiexec, one after another: their signals, what they say, and whether the last one's ranks came up."""
 
     def __init__(self, command: list[str]) -> None:
         self.command = command
         self.died = self.began = False
-        self.signal = self._unsent = 0
+        self.signal = self._unsent = 0  # the last that was sent to this process, which all of them reach
         self._process: subprocess.Popen[str] | None = None
         for each in FORWARDED:
             signal.signal(each, self._forward)

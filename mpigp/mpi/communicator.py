@@ -54,11 +54,8 @@ def world() -> Comm:
 
 
 def script_world() -> Comm:
-    """Return the communicator of all ranks to a script or a notebook.
-
-    On several ranks an exception that the script does not catch ends them all, once Python has shown it; where the
-    script has an excepthook of its own, that is the script's affair.
-    """
+    """Return the communicator of all ranks to a script or a notebook: an exception that it does not catch ends all
+    ranks, once Python has shown it, unless the script has an excepthook of its own."""
     comm = connected()
 
     def end_all(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

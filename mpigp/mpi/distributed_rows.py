@@ -19,15 +19,11 @@ BLOCK = 2**14  # rows whose fingerprint is taken at a time
 
 @dataclass(frozen=True)
 class DistributedRows:
-    """An array of n rows, of which each rank holds its share, in whole chunks. All methods are collective.
+    """An array of n rows, of which each rank holds its share, in whole chunks. All methods are collective."""
 
-    comm : the ranks that hold it.   n : rows of all ranks together
-    local : (rows, columns), this rank's share, in memory or streamed from its file
-    """
-
-    comm: Comm
-    n: int
-    local: Columns
+    comm: Comm  # the ranks that hold it
+    n: int  # rows of all ranks together
+    local: Columns  # (rows, columns), this rank's share, in memory or streamed from its file
 
     @property
     def share(self) -> Share:

@@ -47,9 +47,9 @@ def start_time(process: int) -> int:
 
 
 class Heartbeat:
-    """Sends this rank's heartbeats and monitors those of the others, until `close`. The constructor is collective.
+    """Sends this rank's heartbeats and kills ranks without one for `timeout` seconds, until `close`.
 
-    timeout : seconds without a heartbeat after which a rank is killed
+    The constructor is collective.
     """
 
     def __init__(self, comm: Comm, timeout: float) -> None:

@@ -35,10 +35,8 @@ class Choice(NamedTuple):
 
 
 def choose(comm: Comm, choice: str, needed: float) -> Choice:
-    """Return the same choice on all ranks, for that whose memory is shortest. Called by all ranks.
-
-    choice : one of CHOICES.   needed : bytes of all that this rank would hold for its rows
-    """
+    """Return the same of the CHOICES on all ranks, for that whose memory is shortest. Called by all ranks, each with
+    the bytes `needed` to hold its rows."""
     if choice != "auto":
         return Choice(choice == "stream", "")
     found = comm.allgather((needed, available(comm)))

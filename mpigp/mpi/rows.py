@@ -31,14 +31,10 @@ class EmptyColumn(InputError):
 
 
 class Patterns(NamedTuple):
-    """Which entries of Y are there.
+    """Which entries of Y are there."""
 
-    observed : (rows, groups), 1 where a row of this rank has the outputs of a group, and 0 where it has not
-    group : (d,), the group of each output
-    """
-
-    observed: Floats
-    group: NDArray[np.intp]
+    observed: Floats  # (rows, groups), 1 where a row of this rank has the outputs of a group, and 0 where it has not
+    group: NDArray[np.intp]  # (d,), the group of each output
 
     def groups(self, Y: DistributedRows) -> list[Group]:
         """Return the groups over the rows of all ranks; missing entries of Y (n, d) are zero. Collective."""

@@ -40,8 +40,7 @@ class Timers:
         """Set all timers and counters to zero."""
         self.seconds = dict.fromkeys(PHASES, 0.0)
         self._blocks = {name: Phase(self.seconds, name) for name in PHASES}
-        self.messages = 0
-        self.bytes = 0
+        self.messages = self.bytes = 0
 
     def __call__(self, phase: str) -> Phase:
         """Return a context manager that adds the seconds of its block to `phase`."""
