@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from mpigp.chunks import Share, share
-from mpigp.data.streams import Columns
+from mpigp.data.datasets import Columns
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, discard_parts, stamp
 from mpigp.files.model_file import open_model
@@ -33,8 +33,8 @@ from mpigp.mpi import memory
 from mpigp.mpi.communicator import peak_memory, raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.heartbeat import Heartbeat
-from mpigp.mpi.missing import EmptyColumn
 from mpigp.mpi.processes import can_survive, say
+from mpigp.mpi.rows import EmptyColumn
 from mpigp.mpi.ulfm import confirm, is_failure, survivors
 from mpigp.types import Comm
 

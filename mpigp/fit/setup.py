@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpigp.data.streams import Stream
+from mpigp.data.datasets import Stream
 from mpigp.fit.loop import Fit
 from mpigp.fit.objective import NAMES, Objective
 from mpigp.fit.options import Mode, Options
@@ -18,8 +18,7 @@ from mpigp.gp.standardization import Standardization
 from mpigp.gp.statistics import model_of
 from mpigp.mpi.distributed_rows import DistributedRows, fingerprint
 from mpigp.mpi.evaluator import Evaluator
-from mpigp.mpi.missing import find_patterns
-from mpigp.mpi.rows import Rows
+from mpigp.mpi.rows import Rows, find_patterns
 
 TRIAL = 50  # iterations after which starts are compared, once variance and beta are free
 

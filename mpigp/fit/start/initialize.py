@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpigp.data.streams import Columns
+from mpigp.data.datasets import Columns
 from mpigp.files.model_file import open_model
 from mpigp.fit.options import Options
 from mpigp.fit.start import inducing
