@@ -7,7 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -28,14 +28,8 @@ PARALLEL = True
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `mpigp fit`."""
+    """Add the data, and the options of what to learn, how, and what happens beside the iterations."""
     parser.set_defaults(**{each.name: each.default for each in fields(Options) if each.default is not MISSING})
-    add_model_arguments(parser)
-    add_run_arguments(parser)
-
-
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the data, and the options of what to learn and how."""
     add = parser.add_argument
     add("data", metavar="DATA", help="HDF5 file with /Y (n, d), and /X (n, q) for regression")
     add("-o", "--output", required=True, metavar="MODEL", help="the HDF5 file to write")
@@ -48,7 +42,8 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     add("--tolerance", type=float, metavar="T", help="relative change of the bound to stop at (default %(default)s)")
     add("--gradient-tolerance", type=float, metavar="T", help="norm of the gradient to stop at (default %(default)s)")
     add("--hold", type=int, metavar="N", help="iterations with variance and beta held (default %(default)s)")
-    add("--fixed", type=names, metavar="NAME,...", help=f"parameters to hold: {', '.join(NAMES)}")
+    add("--fixed", type=lambda text: frozenset(filter(None, text.split(","))), metavar="NAME,...",
+        help=f"parameters to hold: {', '.join(NAMES)}")  # fmt: skip
     add("--init", metavar="pca|random|FILE", help="GPLVM: latent means (default %(default)s)")
     add("--placement", choices=CHOICES["placement"], help="inducing points at the start (default %(default)s)")
     add("--seed", type=int, metavar="S", help="of everything random (default %(default)s)")
@@ -59,11 +54,6 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     add("--missing", action="store_true", help="GPLVM: NaN entries of Y are missing, and take no part")
     add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
     add("--y", default="Y", metavar="NAME", help="dataset of the outputs (default Y)")
-
-
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of what happens beside the iterations."""
-    add = parser.add_argument
     add("--resume", action="store_true", help="go on from the checkpoint in MODEL")
     add("--checkpoint-every", type=every, default=(0, math.inf), metavar="N|Nm",
         help="iterations, or minutes with an m, between checkpoints (default: only at the end)")  # fmt: skip
@@ -77,11 +67,6 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--metrics", metavar="FILE.jsonl", help="write one JSON object per iteration to this file")
 
 
-def names(text: str) -> frozenset[str]:
-    """Return the names of a list with commas."""
-    return frozenset(name for name in text.split(",") if name)
-
-
 def every(text: str) -> Interval:
     """Return the interval that `50` (iterations) or `10m` (minutes) means."""
     try:
@@ -92,13 +77,10 @@ def every(text: str) -> Interval:
 
 def seconds(text: str) -> float:
     """Return a number of seconds ≥ 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 1 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"is {text}: give seconds, at least 1")
-    return value
+    with suppress(ValueError):
+        if 1 <= (value := float(text)) < math.inf:
+            return value
+    raise argparse.ArgumentTypeError(f"is {text}: give seconds, at least 1")
 
 
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
@@ -177,22 +159,14 @@ def summary(arguments: argparse.Namespace, driver: Driver, outcome: Outcome) -> 
             print("warning: the noise is as large as the signal: the fit explained next to nothing")
     partners = driver.partners
     return {
-        "bound": fit.bound,
-        "iterations": fit.iteration,
-        "evaluations": fit.evaluations,
+        "bound": fit.bound, "iterations": fit.iteration, "evaluations": fit.evaluations,
         "seconds": fit.trace.seconds[-1] if fit.iteration else 0.0,
-        "beta": parameters.beta,
-        "variance": parameters.variance,
-        "alpha": parameters.alpha.tolist(),
-        "stopped": fit.stopped,
-        "ranks": driver.comm.size,
-        "exit_code": STOPPED if outcome.interrupted else 0,
-        "lost": driver.lost,
+        "beta": parameters.beta, "variance": parameters.variance, "alpha": parameters.alpha.tolist(),
+        "stopped": fit.stopped, "exit_code": STOPPED if outcome.interrupted else 0,
+        "ranks": driver.comm.size, "lost": driver.lost, "master": driver.comm.rank == 0,
         **({} if partners is None else {"copies": partners.count, "copy_seconds": partners.seconds}),
-        "peak_memory": outcome.peak_memory,
-        "rows_in_memory": not outcome.streamed,
-        "master": driver.comm.rank == 0,
-    }
+        "peak_memory": outcome.peak_memory, "rows_in_memory": not outcome.streamed,
+    }  # fmt: skip
 
 
 def bars(alpha: Floats) -> str:

@@ -62,10 +62,8 @@ def check(model: ModelFile, identity: Mapping[str, Any]) -> None:
     for key, value in identity.items():  # the data last: other options may change what is read of them
         if written.get(key) != value:
             made = f"{key} = {written.get(key)!r}, not {value!r}" if key != "data" else "other data"
-            raise InputError(
-                f"{model.checkpoint}: was made with {made}: give the same data and options, or start anew without "
-                "`resume`"
-            )
+            remedy = "give the same data and options, or start anew without `resume`"
+            raise InputError(f"{model.checkpoint}: was made with {made}: {remedy}")
 
 
 def load(model: ModelFile, fit: Fit, share: Share) -> None:

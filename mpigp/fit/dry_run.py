@@ -44,25 +44,18 @@ def dry_run(
     largest = max(share(n, rank, comm.size).rows for rank in range(comm.size))
     numbers = row_numbers(options, q, d, copies) - (d if latent else q + d) * stream
     memory = PROCESS + 8 * largest * numbers + (BLOCKS * BLOCK_BYTES if stream else 0)
-    messages = sample(options, m, q, d)
+    seconds_per_row, message_bytes = sample(options, m, q, d)
     vectors = DIGITS * 8 * (2 * 21 + 1 if options.optimizer == "lbfgs" else 3)
-    figures = {
-        "memory_per_rank": memory,
-        "bytes_per_iteration": messages["bytes"] + vectors,
-        "seconds_per_iteration": messages["seconds_per_row"] * largest / options.threads,
-        "rows_per_rank": largest,
-    }
-    figures["seconds"] = figures["seconds_per_iteration"] * options.max_iter
+    sent, seconds = message_bytes + vectors, seconds_per_row * largest / options.threads
     if comm.rank == 0:
         print(f"{largest} rows per rank, about {memory / 1e6:.0f} MB of memory each")
-        print(f"{figures['bytes_per_iteration'] / 1e3:.0f} kB of messages per rank and iteration")
-        print(
-            f"about {figures['seconds_per_iteration']:.2g} s per iteration, at most {figures['seconds']:.3g} s in all"
-        )
-    return figures
+        print(f"{sent / 1e3:.0f} kB of messages per rank and iteration")
+        print(f"about {seconds:.2g} s per iteration, at most {seconds * options.max_iter:.3g} s in all")
+    return {"memory_per_rank": memory, "bytes_per_iteration": sent, "seconds_per_iteration": seconds,
+            "rows_per_rank": largest, "seconds": seconds * options.max_iter}  # fmt: skip
 
 
-def sample(options: Options, m: int, q: int, d: int) -> dict[str, float]:
+def sample(options: Options, m: int, q: int, d: int) -> tuple[float, float]:
     """Time an evaluation of a few chunks of random rows on this rank; return seconds per row and bytes of messages."""
     from mpi4py import MPI
 
@@ -77,4 +70,4 @@ def sample(options: Options, m: int, q: int, d: int) -> dict[str, float]:
     evaluator.phases.clear()
     start = time.perf_counter()
     evaluator(parameters, options.jitter)
-    return {"seconds_per_row": (time.perf_counter() - start) / n, "bytes": float(evaluator.phases.bytes)}
+    return (time.perf_counter() - start) / n, float(evaluator.phases.bytes)

@@ -34,15 +34,6 @@ class Trace:
     seconds: list[float] = field(default_factory=list)
     evaluations: list[int] = field(default_factory=list)
 
-    def add(self, bound: float, gradient_norm: float, seconds: float, evaluations: int) -> None:
-        """Add an iteration."""
-        for series, value in zip(vars(self).values(), (bound, gradient_norm, seconds, evaluations), strict=True):
-            series.append(value)
-
-    def copy(self) -> Trace:
-        """Return a trace of its own."""
-        return Trace(**{name: list(series) for name, series in vars(self).items()})
-
     def __len__(self) -> int:
         return len(self.bound)
 
@@ -89,15 +80,16 @@ class Fit:
             if self.iteration >= self.settings.max_iter:
                 self.stopped = "the largest number of iterations was reached"
                 break
-            moved = self.optimizer.step()
-            if not moved and self.held:
-                self._release()
-                continue
-            if not moved:
+            if not self.optimizer.step():
+                if self.held:
+                    self._release()
+                    continue
                 self.stopped = "no step raises the bound any more"
                 break
             seconds = self._before + time.perf_counter() - began
-            self.trace.add(self.bound, self.optimizer.gradient_norm, seconds, self.evaluations)
+            entry = self.bound, self.optimizer.gradient_norm, seconds, self.evaluations
+            for series, number in zip(vars(self.trace).values(), entry, strict=True):
+                series.append(number)
             self.stopped = self._converged()
             for handler in handlers:
                 handler(self)

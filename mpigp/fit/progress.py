@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from typing import IO
 
 from mpigp.fit.loop import Fit
@@ -16,11 +17,9 @@ def shares(fit: Fit) -> dict[str, float]:
     """Return the shares of the time that went into computing, waiting, and messages."""
     seconds = fit.objective.evaluator.phases.seconds
     total = sum(seconds.values()) or 1.0
-    return {
-        "compute": (seconds["statistics"] + seconds["gradients"] + seconds["bound"]) / total,
-        "wait": seconds["wait"] / total,
-        "messages": (seconds["broadcast"] + seconds["reduce"]) / total,
-    }
+    return {"compute": (seconds["statistics"] + seconds["gradients"] + seconds["bound"]) / total,
+            "wait": seconds["wait"] / total,
+            "messages": (seconds["broadcast"] + seconds["reduce"]) / total}  # fmt: skip
 
 
 class Progress:
@@ -60,7 +59,7 @@ class Metrics:
     """
 
     def __init__(self, path: str, kept: int) -> None:
-        if kept:
+        if kept and os.path.isfile(path):
             keep_records(path, kept)
         self.file = open(path, "a" if kept else "w")  # noqa: SIM115 - closed by `close`
 
@@ -77,16 +76,11 @@ class Metrics:
 
 def keep_records(path: str, iterations: int) -> None:
     """Remove from a file of metrics what a run that was killed wrote after its last checkpoint."""
-    if not os.path.isfile(path):
-        return
     with open(path, "r+b") as file:
         length = 0
-        for line in file:
-            try:
-                record = json.loads(line)
-            except ValueError:  # cut off
-                break
-            if not line.endswith(b"\n") or record["iteration"] > iterations:
-                break
-            length += len(line)
+        with suppress(ValueError):  # a line that was cut off
+            for line in file:
+                if json.loads(line)["iteration"] > iterations or not line.endswith(b"\n"):
+                    break
+                length += len(line)
         file.truncate(length)

@@ -41,18 +41,15 @@ class PreparedFit(NamedTuple):
 def prepare(X: DistributedRows | None, Y: DistributedRows, options: Options, resuming: bool = False) -> PreparedFit:
     """Standardize, initialize, and return the fit at its start. Collective.
 
-    Parameters
-    ----------
-    X : (n, q), the inputs, or None for a GPLVM.   Y : (n, d), the outputs
-        float64 and row-major, or streamed. They are standardized in place, and the fit keeps them; missing entries, of
-        outputs in memory, become zero.
-    options : checked
+    Inputs X (n, q), None for a GPLVM, and outputs Y (n, d) are float64 and row-major, or streamed. They are
+    standardized in place, and the fit keeps them; missing entries, of outputs in memory, become zero.
+
     resuming : a checkpoint is to be loaded into the fit, so there is no start to choose
     """
-    data = fingerprint(X, Y)
-    patterns = find_patterns(Y.comm, Y.local) if options.missing and not isinstance(Y.local, Stream) else None
+    data, filled, patterns = fingerprint(X, Y), Y, None
+    if options.missing and not isinstance(Y.local, Stream):
+        patterns = find_patterns(Y.comm, Y.local)
     standardized, constant = standardize(options.standardize, X, Y)
-    filled = Y
     if patterns is not None and not isinstance(Y.local, Stream):  # by the columns' means, for the start alone
         means = standardization(Y, "center")[0].mean
         filled = Y.with_local(np.where(np.isnan(Y.local), means, Y.local))
@@ -102,15 +99,13 @@ def best_start(objective: Objective, X: DistributedRows | None, Y: DistributedRo
         if S is not None and rows.S is not None:
             rows.mu[...], rows.S[...] = mu, S
 
-    best: tuple[float, Globals, Any, Any] | None = None
+    best: list[Any] = []
     for number in range(options.restarts):
-        start, mu, S = initialize(X, Y, options, options.seed + number)
-        put(mu, S)
+        start, *latent = initialize(X, Y, options, options.seed + number)
+        put(*latent)
         trial = Fit(objective, trials, start)
         trial.run()
-        if best is None or trial.bound > best[0]:
-            best = trial.bound, start, mu, S
-    assert best is not None
-    _, start, mu, S = best
-    put(mu, S)
-    return start
+        if not best or trial.bound > best[0]:
+            best = [trial.bound, start, *latent]
+    put(*best[2:])
+    return best[1]

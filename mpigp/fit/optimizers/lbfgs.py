@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from mpigp.fit.optimizers.wolfe import search
-from mpigp.mpi.vectors import MultiVector, VectorSpace
+from mpigp.mpi.vectors import MultiVector, Objective, VectorSpace
 from mpigp.types import Floats
-
-Objective = Callable[[MultiVector, MultiVector], float]
 
 
 class LBFGS:
-    """Minimise by limited-memory BFGS (Nocedal 1980).
+    """Minimize by limited-memory BFGS (Nocedal 1980).
 
     The two-loop recursion needs only dot products of the last k steps s_i, gradient changes y_i, and the gradient g.
     They are kept in a Gram matrix; a trial adds the products of its gradient, and of the direction, with all of them.
@@ -60,7 +57,6 @@ class LBFGS:
         return c
 
     def step(self) -> bool:
-        """Make one iteration; False where no step lowers the value any more."""
         while True:
             c = self.coefficients()
             slope = float(c @ self.gram[-1])
@@ -84,12 +80,10 @@ class LBFGS:
             return value, float(with_basis[0] @ c)
 
         first = 1.0 if self.pairs else min(1.0, 1.0 / self.gradient_norm)
-        found = search(trial, self.value, slope, first)
-        if found is None:
-            return False
-        t, value = found
-        self._accept(t, value, c, slope, **last)
-        return True
+        accepted = search(trial, self.value, slope, first)
+        if accepted is not None:
+            self._accept(*accepted, c, slope, **last)
+        return accepted is not None
 
     def _accept(self, t: float, value: float, c: Floats, slope: float, with_basis: Floats, gg: float) -> None:
         """Take the trial point: with s = t p and y = g_new − g, products with the basis follow by linearity."""
@@ -118,18 +112,12 @@ class LBFGS:
         self.value = value
 
     def vectors(self) -> dict[str, MultiVector]:
-        """Return the blocks that a continuation needs."""
         return {"point": self.point, "basis": self.basis}
 
     def numbers(self) -> dict[str, Any]:
-        """Return the numbers that a continuation needs."""
-        return {
-            "scalars": np.array([self.value, self.evaluations]),
-            "gram": self.gram,
-            "pairs": np.array(self.pairs, int),
-        }
+        scalars = np.array([self.value, self.evaluations])
+        return {"scalars": scalars, "gram": self.gram, "pairs": np.array(self.pairs, int)}
 
     def restore(self, numbers: dict[str, Any]) -> None:
-        """Continue from these numbers; the blocks have been put into `vectors()` already."""
         self.value, self.evaluations = float(numbers["scalars"][0]), int(numbers["scalars"][1])
         self.gram, self.pairs = np.array(numbers["gram"]), [int(place) for place in numbers["pairs"]]
