@@ -15,14 +15,15 @@ from mpigp.commands import in_options
 from mpigp.data.datasets import DataSets, find
 from mpigp.data.hdf5 import reading
 from mpigp.errors import BAD_INPUT, STOPPED, InputError
-from mpigp.fit.driver import Driver, Outcome, RanksLost
+from mpigp.fit.driver import Driver, RanksLost
 from mpigp.fit.objective import NAMES
 from mpigp.fit.options import CHOICES, Interval, Options, RunOptions, interval
+from mpigp.fit.setup import PreparedFit
 from mpigp.gp.parameters import effective_dimensions
 from mpigp.mpi import memory
 from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.processes import say
-from mpigp.types import Comm, Floats
+from mpigp.types import Comm
 
 PARALLEL = True
 
@@ -102,7 +103,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
         with named_as_options():
             if arguments.dry_run:
                 return driver.dry_run()
-            outcome = driver.run()
+            prepared = driver.run()
     except InputError as error:
         if not driver.lost:
             raise
@@ -110,7 +111,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     except RanksLost as error:
         remedy = "go on with --resume" if error.saved else "start again"
         return ended(driver, f"{error}: {remedy}", STOPPED if error.saved else 1) | {"lost": error.lost}
-    return summary(arguments, driver, outcome)
+    return summary(arguments, driver, prepared)
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
@@ -140,9 +141,9 @@ def ended(driver: Driver, line: str, code: int) -> dict[str, Any]:
     return {"master": driver.comm.rank == 0, "exit_code": code}
 
 
-def summary(arguments: argparse.Namespace, driver: Driver, outcome: Outcome) -> dict[str, Any]:
+def summary(arguments: argparse.Namespace, driver: Driver, prepared: PreparedFit) -> dict[str, Any]:
     """Say how the fit ended, and return its figures."""
-    prepared, fit = outcome.prepared, outcome.prepared.fit
+    fit, partners, interrupted = prepared.fit, driver.partners, driver.stops.stopped
     parameters = fit.objective.parameters(fit.optimizer.point)
     if driver.comm.rank == 0:
         for column, columns in prepared.constant.items():
@@ -150,26 +151,21 @@ def summary(arguments: argparse.Namespace, driver: Driver, outcome: Outcome) -> 
                 print(f"constant columns of {column.upper()}: {', '.join(map(str, columns))}")
         print(f"{arguments.output}: bound {fit.bound!r} nats")
         print(f"{fit.iteration} iterations, {fit.evaluations} evaluations; stopped because {fit.stopped}")
-        if outcome.interrupted:
+        if interrupted:
             print("go on with --resume")
-        print(bars(parameters.alpha))
+        for q, value in enumerate(parameters.alpha):
+            print(f"alpha {q:3d}  {value:10.4g}  {'█' * round(40 * value / parameters.alpha.max())}")
+        print(f"effective dimensions: {effective_dimensions(parameters.alpha):.2f}")
         if fit.objective.largest_jitter > fit.objective.jitter:
             print(f"jitter: grew from {fit.objective.jitter:g} to {fit.objective.largest_jitter:g} at some points")
         if parameters.beta * parameters.variance < 2:
             print("warning: the noise is as large as the signal: the fit explained next to nothing")
-    partners = driver.partners
     return {
         "bound": fit.bound, "iterations": fit.iteration, "evaluations": fit.evaluations,
         "seconds": fit.trace.seconds[-1] if fit.iteration else 0.0,
         "beta": parameters.beta, "variance": parameters.variance, "alpha": parameters.alpha.tolist(),
-        "stopped": fit.stopped, "exit_code": STOPPED if outcome.interrupted else 0,
+        "stopped": fit.stopped, "exit_code": STOPPED if interrupted else 0,
         "ranks": driver.comm.size, "lost": driver.lost, "master": driver.comm.rank == 0,
         **({} if partners is None else {"copies": partners.count, "copy_seconds": partners.seconds}),
-        "peak_memory": outcome.peak_memory, "rows_in_memory": not outcome.streamed,
+        "peak_memory": driver.peak_memory, "rows_in_memory": not driver.streamed,
     }  # fmt: skip
-
-
-def bars(alpha: Floats) -> str:
-    """Return the ARD weights as bars, and the effective number of dimensions."""
-    lines = [f"alpha {q:3d}  {value:10.4g}  {'█' * round(40 * value / alpha.max())}" for q, value in enumerate(alpha)]
-    return "\n".join([*lines, f"effective dimensions: {effective_dimensions(alpha):.2f}"])

@@ -21,20 +21,16 @@ from mpigp.types import Comm, Floats
 
 @dataclass(frozen=True)
 class FittedModel:
-    """The same on every rank.
+    """The same on every rank."""
 
-    image : the bytes of an HDF5 file with all that does not grow with the rows
-    latent : by "mu" and "S", (n, q), whole; empty in regression
-    """
-
-    image: bytes
-    latent: dict[str, Floats]
+    image: bytes  # of an HDF5 file with all that does not grow with the rows
+    latent: dict[str, Floats]  # by "mu" and "S", (n, q), whole; empty in regression
 
     @classmethod
-    def of(cls, comm: Comm, learning: PreparedFit, made: dict[str, str]) -> FittedModel:
+    def of(cls, comm: Comm, prepared: PreparedFit, made: dict[str, str]) -> FittedModel:
         """Return what a fit has learned; `made` tells how, in attributes of the file. Called by all ranks."""
-        datasets, attributes = checkpoint.contents(comm, learning, made)
-        rows = learning.fit.objective.evaluator.rows
+        datasets, attributes = checkpoint.contents(comm, prepared, made)
+        rows = prepared.fit.objective.evaluator.rows
         local = {} if rows.S is None else {"mu": rows.mu, "S": rows.S}
         latent = {name: allgather_rows(comm, values) for name, values in local.items()}
         return cls(gather.image(comm, datasets, attributes), latent)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -62,9 +62,7 @@ class ArraySets(DataSets):
         yield self
 
 
-def over_rows(
-    comm: Comm, source: Any, work: Callable[[Floats], Sequence[Floats]], missing: bool = False
-) -> list[Floats]:
+def over_rows(comm: Comm, source: Any, work: Callable[[Floats], Any], missing: bool = False) -> list[Floats]:
     """Return what `work` makes of the rows of a source (n, columns): arrays of n rows, whole and on every rank.
 
     Called by all ranks. `work` gets a rank's rows, which may be none, and returns arrays of as many; BLAS has one

@@ -25,11 +25,9 @@ def save(path: str, comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) 
     rows, q, vectors = fit.objective.evaluator.rows, fit.objective.q, fit.optimizer.vectors()
     if rows.S is not None:
         datasets |= model_file.latent_section(*(DistributedRows(comm, rows.n, each) for each in (rows.mu, rows.S)))
-
-    def distributed(segment: Any) -> DistributedRows:
-        return DistributedRows(comm, rows.n, segment.reshape(-1, q))
-
-    datasets |= model_file.checkpoint_section(prepared.identity, fit.numbers(), vectors, distributed)
+    datasets |= model_file.checkpoint_section(
+        prepared.identity, fit.numbers(), vectors, lambda segment: DistributedRows(comm, rows.n, segment.reshape(-1, q))
+    )
     write(path, comm, datasets, attributes)
 
 

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -49,15 +49,6 @@ class RanksLost(Exception):
         self.lost, self.saved = lost, saved
 
 
-class Outcome(NamedTuple):
-    """How a fit ended: the fit, whether it was told to stop, the largest peak memory of a rank, and where rows were."""
-
-    prepared: PreparedFit
-    interrupted: bool
-    peak_memory: int
-    streamed: bool
-
-
 class Driver:
     """Runs one fit on all ranks of a communicator; all methods are collective.
 
@@ -75,11 +66,12 @@ class Driver:
         self.checkpoints = Schedule(run.checkpoint_every)
         self.partners = PartnerCopies() if run.on_failure == "recover" and can_survive() else None
         self.lost: list[int] = []  # the ranks (of MPI_COMM_WORLD) that are not in `comm` any more
+        self.peak_memory, self.streamed = 0, False  # the largest of a rank, and whether rows stayed in their file
         self.made: dict[str, str] = {}  # how the model was made, for the attributes of its file
         self._failed_at = 0.0  # when the first of the ranks failed that have not been recovered from
         self._before = stamp(run.output) if run.output else None  # a file that differs is of this run
 
-    def run(self, finish: Finish | None = None) -> Outcome:
+    def run(self, finish: Finish | None = None) -> PreparedFit:
         """Run the fit to its end; `finish` is called there by all ranks, and again where ranks fail meanwhile."""
         with ExitStack() as stack:
             heartbeat: Heartbeat | None = None
@@ -124,7 +116,7 @@ class Driver:
             say(f"rank {', '.join(map(str, gone))} was lost: going on with {self.comm.size}")
         return gone
 
-    def _attempt(self, files: ExitStack, finish: Finish | None) -> Outcome:
+    def _attempt(self, files: ExitStack, finish: Finish | None) -> PreparedFit:
         """Read, prepare or continue, iterate, save. `files` are closed at its end."""
         with raise_on_all_ranks(self.comm):
             self._check_outputs()
@@ -137,9 +129,9 @@ class Driver:
             checkpoint.save(self.output, self.comm, prepared, self.made)
         if finish is not None:
             finish(self.comm, prepared)
-        most = peak_memory(self.comm)
+        self.peak_memory, self.streamed = peak_memory(self.comm), choice.stream
         confirm(self.comm)  # so that all ranks end here, or none
-        return Outcome(prepared, self.stops.stopped, most, choice.stream)
+        return prepared
 
     def _check_outputs(self) -> None:
         """Refuse outputs that cannot be written, on rank 0."""

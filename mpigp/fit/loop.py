@@ -111,16 +111,12 @@ class Fit:
             return "the bound's relative change fell below the tolerance"
         return ""
 
-    def vectors(self) -> dict[str, MultiVector]:
-        """Return the vectors that an exact continuation needs, by name."""
-        return self.optimizer.vectors()
-
     def numbers(self) -> dict[str, Any]:
         """Return the numbers that an exact continuation needs beside the vectors and the trace, by name."""
         return {"held": self.held, "before": self._evaluations} | self.optimizer.numbers()
 
     def restore(self, numbers: dict[str, Any], trace: Trace) -> None:
-        """Take up a fit that stopped, by its `numbers` and trace; its `vectors` have been filled in already."""
+        """Take up a fit that stopped, by its `numbers` and trace; the optimizer has its vectors already."""
         self.optimizer.restore(numbers)
         self.trace, self.held, self._evaluations = trace, bool(numbers["held"]), int(numbers["before"])
         self._before = trace.seconds[-1] if len(trace) else 0.0

@@ -77,10 +77,7 @@ class Objective:
         except EvaluationFailed:
             return math.inf
         self.largest_jitter = max(self.largest_jitter, evaluation.jitter)
-        self._gradient(parameters, evaluation.gradient, gradient)
-        return -evaluation.bound
-
-    def _gradient(self, parameters: Globals, by: Globals | None, gradient: MultiVector) -> None:
+        by, rows = evaluation.gradient, self.evaluator.rows
         sign = {name: 0.0 if name in self.fixed else -1.0 for name in NAMES}
         if by is not None:
             gradient.shared[0] = np.concatenate([
@@ -89,8 +86,8 @@ class Objective:
                 [POSITIVE_SCALE * sign["variance"] * by.variance * (parameters.variance - FLOOR)],
                 [POSITIVE_SCALE * sign["beta"] * by.beta * (parameters.beta - FLOOR)],
             ])  # fmt: skip
-        rows = self.evaluator.rows
         if rows.S is not None:
             np.multiply(rows.gradients["mu"].ravel(), sign["mu"], out=gradient.local[0, 0])
             np.multiply(rows.gradients["S"].ravel(), rows.S.ravel() - FLOOR, out=gradient.local[0, 1])
             gradient.local[0, 1] *= S_SCALE * sign["S"]
+        return -evaluation.bound

@@ -67,18 +67,14 @@ class Options(Settings):
             raise InputError(f"placement: greedy is by the kernel {DEFAULT}, not {self.kernel}: use random or kmeans")
         if unknown := self.fixed - set(NAMES):
             raise InputError(f"fixed: {', '.join(sorted(unknown))}: unknown: choose among {', '.join(NAMES)}")
-        for option in ("inducing", "latent", "restarts", "threads"):
+        for option, least in {"inducing": 1, "latent": 1, "restarts": 1, "threads": 1, "seed": 0, "jitter": 0}.items():
             value = getattr(self, option)
-            if value is not None and value < 1:
-                raise InputError(f"{option}: is {value}: give a number ≥ 1")
+            if value is not None and not value >= least:
+                raise InputError(f"{option}: is {value:g}: give a number ≥ {least}")
         if self.model == "gplvm" and self.latent is None:
             raise InputError("latent: is missing: a GPLVM needs its number of latent dimensions")
         if self.model != "gplvm" and self.missing:
             raise InputError(f"missing: is not for {self.model}: leave rows with missing entries out")
-        if self.seed < 0:
-            raise InputError(f"seed: is {self.seed}: give a number ≥ 0")
-        if not self.jitter >= 0:
-            raise InputError(f"jitter: is {self.jitter:g}: give a number ≥ 0")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,6 @@ class Progress:
         self._last = -EVERY_SECONDS
 
     def __call__(self, fit: Fit) -> None:
-        """Show the iteration that has just ended."""
         now = time.monotonic()
         if not self.live and not fit.stopped and now - self._last < EVERY_SECONDS:
             return
@@ -47,7 +46,6 @@ class Progress:
         self.stream.flush()
 
     def close(self) -> None:
-        """Leave the live line."""
         if self.live:
             self.stream.write("\n")
 
@@ -64,13 +62,11 @@ class Metrics:
         self.file = open(path, "a" if kept else "w")  # noqa: SIM115 - closed by `close`
 
     def __call__(self, fit: Fit) -> None:
-        """Write the iteration that has just ended."""
         last = {name: series[-1] for name, series in vars(fit.trace).items()}
         self.file.write(json.dumps({"iteration": fit.iteration, **last, **shares(fit)}) + "\n")
         self.file.flush()
 
     def close(self) -> None:
-        """Close the file."""
         self.file.close()
 
 
