@@ -23,9 +23,9 @@ from threadpoolctl import threadpool_limits
 
 from mpigp.data.hdf5 import dataset
 from mpigp.errors import InputError
-from mpigp.estimators.learned import FittedModel
 from mpigp.estimators.sources import ArraySets, over_rows
 from mpigp.files.model_file import ModelFile
+from mpigp.fit.checkpoint import FittedModel
 from mpigp.fit.driver import Driver
 from mpigp.fit.loop import Fit, Trace
 from mpigp.fit.options import Options, RunOptions, interval
@@ -186,12 +186,10 @@ class Estimator(BaseEstimator):
 def _given(model: ModelFile) -> dict[str, Any]:
     """Return the parameters of the estimator that would have made a model file of `mpigp fit`."""
     m, q = model.parameters().Z.shape
-    given = {"inducing": m, "latent": q, "fixed": (), "random_state": int(model.attribute("seed"))}
+    given = {"inducing": m, "latent": q, "random_state": int(model.attribute("seed"))}
     given |= {"jitter": float(model.attribute("jitter")), "kernel": model.model().loops.name}
-    options = model.identity()
-    if options is not None:
-        given |= options | {"fixed": [name for name in options["fixed"].split(",") if name]}
-    return given
+    options = model.identity() or {"fixed": ""}
+    return given | options | {"fixed": [name for name in options["fixed"].split(",") if name]}
 
 
 def checked(data: Any, name: str = "X", flat: bool = False) -> Any:

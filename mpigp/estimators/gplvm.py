@@ -10,8 +10,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from mpigp.estimators.estimator import Data, Estimator, checked, with_deviations
-from mpigp.estimators.learned import FittedModel
 from mpigp.estimators.sources import over_rows
+from mpigp.fit.checkpoint import FittedModel
 from mpigp.fit.options import Options
 from mpigp.gp.embedding import Embedding, candidates, embed, reconstruct
 from mpigp.types import Floats

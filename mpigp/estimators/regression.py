@@ -8,7 +8,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from mpigp.estimators.estimator import Data, Estimator, checked
-from mpigp.estimators.learned import FittedModel
+from mpigp.fit.checkpoint import FittedModel
 
 
 class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
@@ -32,8 +32,7 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
     restarts : starts to try, of which the best goes on
     standardize : "scale" the columns of X and y, "center" them alone, or "none"
     jitter : added to the diagonal of the kernel matrix, per unit of variance
-    random_state : int, RandomState or None
-        The command line's `--seed`.
+    random_state : int, RandomState or None: the command line's `--seed`
     threads : of a rank; None for those that Slurm gave it, or one
     verbose : 1 shows the iterations on standard error
     checkpoint : path of a model file that `fit` writes on the way and at its end; None for none

@@ -22,12 +22,12 @@ from mpigp.files.model_file import open_model
 from mpigp.files.provenance import provenance
 from mpigp.fit import checkpoint
 from mpigp.fit.dry_run import dry_run, row_numbers
-from mpigp.fit.loop import Fit, Handler
+from mpigp.fit.loop import Handler
 from mpigp.fit.options import Options, RunOptions
 from mpigp.fit.partner_copies import PartnerCopies
 from mpigp.fit.progress import Metrics, Progress
 from mpigp.fit.setup import PreparedFit, prepare
-from mpigp.fit.stopping import CALLBACK, Schedule, StopRequests
+from mpigp.fit.stopping import Schedule, StopRequests
 from mpigp.mpi import memory
 from mpigp.mpi.communicator import peak_memory, raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows
@@ -71,7 +71,7 @@ class Driver:
         self._failed_at = 0.0  # when the first of the ranks failed that have not been recovered from
         self._before = stamp(run.output) if run.output else None  # a file that differs is of this run
 
-    def run(self, finish: Finish | None = None) -> PreparedFit:
+    def run(self, finish: Finish = lambda comm, prepared: None) -> PreparedFit:
         """Run the fit to its end; `finish` is called there by all ranks, and again where ranks fail meanwhile."""
         with ExitStack() as stack:
             heartbeat: Heartbeat | None = None
@@ -116,7 +116,7 @@ class Driver:
             say(f"rank {', '.join(map(str, gone))} was lost: going on with {self.comm.size}")
         return gone
 
-    def _attempt(self, files: ExitStack, finish: Finish | None) -> PreparedFit:
+    def _attempt(self, files: ExitStack, finish: Finish) -> PreparedFit:
         """Read, prepare or continue, iterate, save. `files` are closed at its end."""
         with raise_on_all_ranks(self.comm):
             self._check_outputs()
@@ -125,10 +125,8 @@ class Driver:
         self.made = provenance(self.comm, self.options.threads, self.run_options.made_by)
         choice.tell(self.comm)
         self._iterate(prepared)
-        if self.output is not None:
-            checkpoint.save(self.output, self.comm, prepared, self.made)
-        if finish is not None:
-            finish(self.comm, prepared)
+        self._save(prepared, at_end=True)
+        finish(self.comm, prepared)
         self.peak_memory, self.streamed = peak_memory(self.comm), choice.stream
         confirm(self.comm)  # so that all ranks end here, or none
         return prepared
@@ -175,8 +173,7 @@ class Driver:
         elif saved:
             assert self.output is not None
             with raise_on_all_ranks(self.comm), open_model(self.output) as model:
-                checkpoint.check(model, prepared.identity)
-                checkpoint.load(model, prepared.fit, Y.share)
+                checkpoint.load(model, prepared, Y.share)
         if self._failed_at:
             place = "copies in memory" if holders is not None else "the checkpoint" if saved else "the beginning"
             if self.comm.rank == 0:
@@ -207,10 +204,9 @@ class Driver:
                 handlers.append(stack.enter_context(closing(Progress(run.progress))))
             if self.comm.rank == 0 and run.metrics is not None:
                 handlers.append(stack.enter_context(closing(Metrics(run.metrics, fit.iteration))))
-            if run.callback is not None:
-                handlers.append(self._call_back)
-            if self.output is not None:
-                handlers.append(lambda fit: self._save_when_due(prepared))
+            if (callback := run.callback) is not None:
+                handlers.append(lambda fit: self.stops.request(callback(fit)))
+            handlers.append(lambda fit: self._save(prepared))
             if self.partners is not None:
                 handlers.append(lambda fit: self.partners.refresh(self.comm, fit))
             if run.signals or run.callback is not None or run.time_limit < float("inf"):
@@ -218,12 +214,6 @@ class Driver:
             self.stops.begin()
             fit.run(handlers)
 
-    def _call_back(self, fit: Fit) -> None:
-        assert self.run_options.callback is not None
-        if self.run_options.callback(fit) is True:
-            self.stops.requested = CALLBACK
-
-    def _save_when_due(self, prepared: PreparedFit) -> None:
-        assert self.output is not None
-        if self.checkpoints.due(self.comm, prepared.fit.iteration):
+    def _save(self, prepared: PreparedFit, at_end: bool = False) -> None:
+        if self.output is not None and (at_end or self.checkpoints.due(self.comm, prepared.fit.iteration)):
             checkpoint.save(self.output, self.comm, prepared, self.made)

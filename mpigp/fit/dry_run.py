@@ -32,19 +32,16 @@ def row_numbers(options: Options, q: int, d: int, copies: bool) -> int:
     return d + q * (1 + 3 * latent) + 2 * q * latent * vectors
 
 
-def dry_run(
-    options: Options, comm: Comm, sizes: tuple[int, int, int], stream: bool = False, copies: bool = False
-) -> dict[str, Any]:
+def dry_run(options: Options, comm: Comm, sizes: tuple[int, ...], stream: bool, copies: bool) -> dict[str, Any]:
     """Print and return memory per rank, bytes per iteration, and seconds per iteration, estimated from a few chunks.
 
     sizes : n, q and d.   stream : rows stay in their file.   copies : ranks keep partner copies
     """
     n, q, d = sizes
-    m, latent = options.inducing, options.model == "gplvm"
     largest = max(share(n, rank, comm.size).rows for rank in range(comm.size))
-    numbers = row_numbers(options, q, d, copies) - (d if latent else q + d) * stream
+    numbers = row_numbers(options, q, d, copies) - (d if options.model == "gplvm" else q + d) * stream
     memory = PROCESS + 8 * largest * numbers + (BLOCKS * BLOCK_BYTES if stream else 0)
-    seconds_per_row, message_bytes = sample(options, m, q, d)
+    seconds_per_row, message_bytes = sample(options, q, d)
     vectors = DIGITS * 8 * (2 * 21 + 1 if options.optimizer == "lbfgs" else 3)
     sent, seconds = message_bytes + vectors, seconds_per_row * largest / options.threads
     if comm.rank == 0:
@@ -55,12 +52,12 @@ def dry_run(
             "rows_per_rank": largest, "seconds": seconds * options.max_iter}  # fmt: skip
 
 
-def sample(options: Options, m: int, q: int, d: int) -> tuple[float, float]:
+def sample(options: Options, q: int, d: int) -> tuple[float, float]:
     """Time an evaluation of a few chunks of random rows on this rank; return seconds per row and bytes of messages."""
     from mpi4py import MPI
 
     rng = np.random.default_rng(0)
-    n = SAMPLE * chunk_rows(10**9)
+    n, m = SAMPLE * chunk_rows(10**9), options.inducing
     mu, Y = rng.standard_normal((n, q)), rng.standard_normal((n, d))
     S = np.full((n, q), 0.1) if options.model == "gplvm" else None
     rows = Rows(MPI.COMM_SELF, n, mu, S, Y)

@@ -39,10 +39,7 @@ class Trace:
 
 
 class Fit:
-    """A fit in progress: the optimizer, the iterations so far, and why it stopped (empty while it goes on).
-
-    resuming : the state of an earlier run will be restored, so the bound at the start is of no interest
-    """
+    """A fit in progress: the optimizer, the iterations so far, and why it stopped (empty while it goes on)."""
 
     def __init__(self, objective: Objective, settings: Settings, start: Globals, resuming: bool = False) -> None:
         self.objective, self.settings = objective, settings
@@ -53,7 +50,7 @@ class Fit:
         self._begin(objective.point(start), resuming)
 
     def _begin(self, point: MultiVector, resuming: bool = False) -> None:
-        """Make the optimizer, at this point."""
+        """Make the optimizer, at this point; where a state is to be restored, the bound here is of no interest."""
         self.objective.fixed = self.settings.fixed | (HELD if self.held else frozenset())
         first = (lambda point, gradient: math.inf) if resuming else self.objective
         self.optimizer: Optimizer = OPTIMIZERS[self.settings.optimizer](first, self.objective.space, point)

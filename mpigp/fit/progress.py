@@ -58,7 +58,14 @@ class Metrics:
 
     def __init__(self, path: str, kept: int) -> None:
         if kept and os.path.isfile(path):
-            keep_records(path, kept)
+            with open(path, "r+b") as file:
+                length = 0
+                with suppress(ValueError):  # a line that was cut off
+                    for line in file:
+                        if json.loads(line)["iteration"] > kept or not line.endswith(b"\n"):
+                            break
+                        length += len(line)
+                file.truncate(length)
         self.file = open(path, "a" if kept else "w")  # noqa: SIM115 - closed by `close`
 
     def __call__(self, fit: Fit) -> None:
@@ -68,15 +75,3 @@ class Metrics:
 
     def close(self) -> None:
         self.file.close()
-
-
-def keep_records(path: str, iterations: int) -> None:
-    """Remove from a file of metrics what a run that was killed wrote after its last checkpoint."""
-    with open(path, "r+b") as file:
-        length = 0
-        with suppress(ValueError):  # a line that was cut off
-            for line in file:
-                if json.loads(line)["iteration"] > iterations or not line.endswith(b"\n"):
-                    break
-                length += len(line)
-        file.truncate(length)

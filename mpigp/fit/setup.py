@@ -134,18 +134,15 @@ def best_start(objective: Objective, X: DistributedRows | None, Y: DistributedRo
     """
     rows = objective.evaluator.rows
     trials = replace(options, max_iter=options.hold + TRIAL)
-
-    def put(mu: Any, S: Any) -> None:
-        if S is not None and rows.S is not None:
-            rows.mu[...], rows.S[...] = mu, S
-
-    best: list[Any] = []
+    best: Any = None  # a bound, and its start: globals, mu and S
     for number in range(options.restarts):
-        start, *latent = initialize(X, Y, options, options.seed + number)
-        put(*latent)
-        trial = Fit(objective, trials, start)
+        start: Any = initialize(X, Y, options, options.seed + number)
+        if rows.S is not None:
+            rows.mu[...], rows.S[...] = start[1:]
+        trial = Fit(objective, trials, start[0])
         trial.run()
-        if not best or trial.bound > best[0]:
-            best = [trial.bound, start, *latent]
-    put(*best[2:])
-    return best[1]
+        if best is None or trial.bound > best[0]:
+            best = trial.bound, start
+    if rows.S is not None:
+        rows.mu[...], rows.S[...] = best[1][1:]
+    return best[1][0]

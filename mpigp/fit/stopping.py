@@ -57,6 +57,10 @@ class StopRequests:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.requested = number
 
+    def request(self, answer: object) -> None:
+        """Stop after this iteration if a callback answered True."""
+        self.requested = CALLBACK if answer is True else self.requested
+
     def begin(self) -> None:
         """Start to count iterations: what came before was none."""
         self._last = time.monotonic()
