@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -42,6 +43,10 @@ class MultiVector:
         for to, a, b in zip(self, start, direction, strict=True):
             np.multiply(b, step, out=to)
             to += a
+
+
+Objective: TypeAlias = Callable[[MultiVector, MultiVector], float]
+"""Takes a point (one vector) and a place for the gradient there; returns the value, inf where there is none."""
 
 
 class VectorSpace:
