@@ -7,7 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -15,27 +15,22 @@ from mpigp.commands import in_options
 from mpigp.data.datasets import DataSets, find
 from mpigp.data.hdf5 import reading
 from mpigp.errors import BAD_INPUT, STOPPED, InputError
-from mpigp.fit.driver import Driver, Outcome, RanksLost
+from mpigp.fit.driver import Driver, RanksLost
 from mpigp.fit.objective import NAMES
 from mpigp.fit.options import CHOICES, Interval, Options, RunOptions, interval
+from mpigp.fit.setup import PreparedFit
 from mpigp.gp.parameters import effective_dimensions
 from mpigp.mpi import memory
 from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.processes import say
-from mpigp.types import Comm, Floats
+from mpigp.types import Comm
 
 PARALLEL = True
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `mpigp fit`."""
+    """Add the data, and the options of what to learn, how, and what happens beside the iterations."""
     parser.set_defaults(**{each.name: each.default for each in fields(Options) if each.default is not MISSING})
-    add_model_arguments(parser)
-    add_run_arguments(parser)
-
-
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the data, and the options of what to learn and how."""
     add = parser.add_argument
     add("data", metavar="DATA", help="HDF5 file with /Y (n, d), and /X (n, q) for regression")
     add("-o", "--output", required=True, metavar="MODEL", help="the HDF5 file to write")
@@ -48,7 +43,8 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     add("--tolerance", type=float, metavar="T", help="relative change of the bound to stop at (default %(default)s)")
     add("--gradient-tolerance", type=float, metavar="T", help="norm of the gradient to stop at (default %(default)s)")
     add("--hold", type=int, metavar="N", help="iterations with variance and beta held (default %(default)s)")
-    add("--fixed", type=names, metavar="NAME,...", help=f"parameters to hold: {', '.join(NAMES)}")
+    add("--fixed", type=lambda text: frozenset(filter(None, text.split(","))), metavar="NAME,...",
+        help=f"parameters to hold: {', '.join(NAMES)}")  # fmt: skip
     add("--init", metavar="pca|random|FILE", help="GPLVM: latent means (default %(default)s)")
     add("--placement", choices=CHOICES["placement"], help="inducing points at the start (default %(default)s)")
     add("--seed", type=int, metavar="S", help="of everything random (default %(default)s)")
@@ -59,11 +55,6 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     add("--missing", action="store_true", help="GPLVM: NaN entries of Y are missing, and take no part")
     add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
     add("--y", default="Y", metavar="NAME", help="dataset of the outputs (default Y)")
-
-
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of what happens beside the iterations."""
-    add = parser.add_argument
     add("--resume", action="store_true", help="go on from the checkpoint in MODEL")
     add("--checkpoint-every", type=every, default=(0, math.inf), metavar="N|Nm",
         help="iterations, or minutes with an m, between checkpoints (default: only at the end)")  # fmt: skip
@@ -77,11 +68,6 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--metrics", metavar="FILE.jsonl", help="write one JSON object per iteration to this file")
 
 
-def names(text: str) -> frozenset[str]:
-    """Return the names of a list with commas."""
-    return frozenset(name for name in text.split(",") if name)
-
-
 def every(text: str) -> Interval:
     """Return the interval that `50` (iterations) or `10m` (minutes) means."""
     try:
@@ -92,13 +78,10 @@ def every(text: str) -> Interval:
 
 def seconds(text: str) -> float:
     """Return a number of seconds ≥ 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 1 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"is {text}: give seconds, at least 1")
-    return value
+    with suppress(ValueError):
+        if 1 <= (value := float(text)) < math.inf:
+            return value
+    raise argparse.ArgumentTypeError(f"is {text}: give seconds, at least 1")
 
 
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
@@ -120,7 +103,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
         with named_as_options():
             if arguments.dry_run:
                 return driver.dry_run()
-            outcome = driver.run()
+            prepared = driver.run()
     except InputError as error:
         if not driver.lost:
             raise
@@ -128,7 +111,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     except RanksLost as error:
         remedy = "go on with --resume" if error.saved else "start again"
         return ended(driver, f"{error}: {remedy}", STOPPED if error.saved else 1) | {"lost": error.lost}
-    return summary(arguments, driver, outcome)
+    return summary(arguments, driver, prepared)
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
@@ -158,9 +141,9 @@ def ended(driver: Driver, line: str, code: int) -> dict[str, Any]:
     return {"master": driver.comm.rank == 0, "exit_code": code}
 
 
-def summary(arguments: argparse.Namespace, driver: Driver, outcome: Outcome) -> dict[str, Any]:
+def summary(arguments: argparse.Namespace, driver: Driver, prepared: PreparedFit) -> dict[str, Any]:
     """Say how the fit ended, and return its figures."""
-    prepared, fit = outcome.prepared, outcome.prepared.fit
+    fit, partners, interrupted = prepared.fit, driver.partners, driver.stops.stopped
     parameters = fit.objective.parameters(fit.optimizer.point)
     if driver.comm.rank == 0:
         for column, columns in prepared.constant.items():
@@ -168,34 +151,21 @@ def summary(arguments: argparse.Namespace, driver: Driver, outcome: Outcome) -> 
                 print(f"constant columns of {column.upper()}: {', '.join(map(str, columns))}")
         print(f"{arguments.output}: bound {fit.bound!r} nats")
         print(f"{fit.iteration} iterations, {fit.evaluations} evaluations; stopped because {fit.stopped}")
-        if outcome.interrupted:
+        if interrupted:
             print("go on with --resume")
-        print(bars(parameters.alpha))
+        for q, value in enumerate(parameters.alpha):
+            print(f"alpha {q:3d}  {value:10.4g}  {'█' * round(40 * value / parameters.alpha.max())}")
+        print(f"effective dimensions: {effective_dimensions(parameters.alpha):.2f}")
         if fit.objective.largest_jitter > fit.objective.jitter:
             print(f"jitter: grew from {fit.objective.jitter:g} to {fit.objective.largest_jitter:g} at some points")
         if parameters.beta * parameters.variance < 2:
             print("warning: the noise is as large as the signal: the fit explained next to nothing")
-    partners = driver.partners
     return {
-        "bound": fit.bound,
-        "iterations": fit.iteration,
-        "evaluations": fit.evaluations,
+        "bound": fit.bound, "iterations": fit.iteration, "evaluations": fit.evaluations,
         "seconds": fit.trace.seconds[-1] if fit.iteration else 0.0,
-        "beta": parameters.beta,
-        "variance": parameters.variance,
-        "alpha": parameters.alpha.tolist(),
-        "stopped": fit.stopped,
-        "ranks": driver.comm.size,
-        "exit_code": STOPPED if outcome.interrupted else 0,
-        "lost": driver.lost,
+        "beta": parameters.beta, "variance": parameters.variance, "alpha": parameters.alpha.tolist(),
+        "stopped": fit.stopped, "exit_code": STOPPED if interrupted else 0,
+        "ranks": driver.comm.size, "lost": driver.lost, "master": driver.comm.rank == 0,
         **({} if partners is None else {"copies": partners.count, "copy_seconds": partners.seconds}),
-        "peak_memory": outcome.peak_memory,
-        "rows_in_memory": not outcome.streamed,
-        "master": driver.comm.rank == 0,
-    }
-
-
-def bars(alpha: Floats) -> str:
-    """Return the ARD weights as bars, and the effective number of dimensions."""
-    lines = [f"alpha {q:3d}  {value:10.4g}  {'█' * round(40 * value / alpha.max())}" for q, value in enumerate(alpha)]
-    return "\n".join([*lines, f"effective dimensions: {effective_dimensions(alpha):.2f}"])
+        "peak_memory": driver.peak_memory, "rows_in_memory": not driver.streamed,
+    }  # fmt: skip

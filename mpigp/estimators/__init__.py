@@ -16,10 +16,7 @@ __all__ = ["BayesianGPLVM", "SparseGPRegression", "load"]
 def load(path: str | os.PathLike[str], comm: Comm | None = None) -> SparseGPRegression | BayesianGPLVM:
     """Return the fitted estimator of a model file, which `mpigp fit` or an estimator's `save` wrote.
 
-    Parameters
-    ----------
-    path : of the model file
-    comm : mpi4py communicator of the estimator; None for all ranks (MPI.COMM_WORLD)
+    Its mpi4py communicator is `comm`; None is for all ranks (MPI.COMM_WORLD).
 
     Examples
     --------

@@ -18,14 +18,14 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from mpigp.data.hdf5 import dataset
 from mpigp.errors import InputError
-from mpigp.estimators.learned import FittedModel
-from mpigp.estimators.sources import ArraySets
+from mpigp.estimators.sources import ArraySets, over_rows
 from mpigp.files.model_file import ModelFile
+from mpigp.fit.checkpoint import FittedModel
 from mpigp.fit.driver import Driver
 from mpigp.fit.loop import Fit, Trace
 from mpigp.fit.options import Options, RunOptions, interval
@@ -37,7 +37,6 @@ Data: TypeAlias = ArrayLike | h5py.Dataset
 
 # Parameters of a run, not of the model.
 HERE = ("comm", "threads", "verbose", "checkpoint", "checkpoint_every", "resume", "metrics", "callback")
-EXPECTED = "give a dataset of one row per observation"
 
 
 @dataclass(eq=False, repr=False)
@@ -93,7 +92,7 @@ class Estimator(BaseEstimator):
         if not isinstance(X, h5py.Dataset):
             finite = "allow-nan" if missing else True
             return validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=finite)
-        dataset(X.file, X.name, 2, EXPECTED)
+        checked(X)
         if reset:
             self.n_features_in_ = X.shape[1]
         if min(X.shape) == 0 or X.shape[1] != self.n_features_in_:
@@ -113,7 +112,7 @@ class Estimator(BaseEstimator):
         options.check()
         return options
 
-    def _run_options(self, comm: Comm) -> RunOptions:
+    def _run_options(self) -> RunOptions:
         """Return what happens beside the iterations, checked."""
         if self.checkpoint is None and self.resume:
             raise ValueError("resume=True needs a checkpoint: set checkpoint to the path of a model file")
@@ -122,22 +121,15 @@ class Estimator(BaseEstimator):
             every = interval(self.checkpoint_every)
         except InputError as error:
             raise ValueError(f"checkpoint_every {error}") from None
-        return RunOptions(
-            output=path,
-            checkpoint_every=every,
-            resume="if present" if self.resume else "no",
-            metrics=metrics,
-            rows_in_memory="all",
-            progress=sys.stderr if self.verbose else None,
-            callback=self.callback,
-            made_by=" ".join(repr(self).split()),
-        )
+        return RunOptions(output=path, checkpoint_every=every, resume="if present" if self.resume else "no",
+                          metrics=metrics, rows_in_memory="all", progress=sys.stderr if self.verbose else None,
+                          callback=self.callback, made_by=" ".join(repr(self).split()))  # fmt: skip
 
     def _learn(self, X: Any, Y: Any) -> None:
         """Learn from whole X and Y, which are checked; for a GPLVM X is None, and NaN in Y are missing entries."""
         self._left = None
         comm = self._comm()
-        driver = Driver(comm, ArraySets(X, Y).open, self._options(len(Y), comm), self._run_options(comm))
+        driver = Driver(comm, ArraySets(Y, X).open, self._options(len(Y), comm), self._run_options())
         learned: list[FittedModel] = []
         with threadpool_limits(1):  # of BLAS; afterwards it has as many as before
             driver.run(lambda comm, prepared: learned.append(FittedModel.of(comm, prepared, driver.made)))
@@ -159,12 +151,7 @@ class Estimator(BaseEstimator):
         self.bound_ = self.trace_.bound[-1] if self.n_iter_ else float("nan")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a model file, which the commands of mpigp and `mpigp.load` take.
-
-        Parameters
-        ----------
-        path : the HDF5 file to write; rank 0 does, and a file that is there is replaced
-        """
+        """Write a model file, which the commands of mpigp and `mpigp.load` take; a file at `path` is replaced."""
         check_is_fitted(self)
         comm = self._comm()
         given = {name: value for name, value in self.get_params(deep=False).items() if name not in HERE}
@@ -174,6 +161,11 @@ class Estimator(BaseEstimator):
             if comm.rank == 0:
                 self._learned.write(path, estimator=json.dumps(given), **self._attributes())
         comm.Barrier()
+
+    def _predicted(self, X: Any) -> tuple[Floats, Floats]:
+        """Return means and standard deviations (n, d), noise included, at inputs or latent points X (n, q), checked."""
+        threads = self._threads()
+        return with_deviations(*over_rows(self._comm(), X, lambda rows: self.posterior_.predict(rows, threads)))
 
     def _attributes(self) -> dict[str, int]:
         """Return attributes of a model file that the estimator alone knows."""
@@ -194,14 +186,20 @@ class Estimator(BaseEstimator):
 def _given(model: ModelFile) -> dict[str, Any]:
     """Return the parameters of the estimator that would have made a model file of `mpigp fit`."""
     m, q = model.parameters().Z.shape
-    given = {"inducing": m, "latent": q, "fixed": (), "random_state": int(model.attribute("seed"))}
+    given = {"inducing": m, "latent": q, "random_state": int(model.attribute("seed"))}
     given |= {"jitter": float(model.attribute("jitter")), "kernel": model.model().loops.name}
-    options = model.identity()
-    if options is not None:
-        given |= options | {"fixed": [name for name in options["fixed"].split(",") if name]}
-    return given
+    options = model.identity() or {"fixed": ""}
+    return given | options | {"fixed": [name for name in options["fixed"].split(",") if name]}
 
 
-def for_each_output(variance: Floats, mean: Floats) -> Floats:
-    """Return variances (n, d), from those of each row (n,) or of each entry (n, d)."""
-    return np.broadcast_to(variance[:, None] if variance.ndim == 1 else variance, mean.shape)
+def checked(data: Any, name: str = "X", flat: bool = False) -> Any:
+    """Return data (n, columns), or (n,) where they may be `flat`, an array or a dataset, checked."""
+    if not isinstance(data, h5py.Dataset):
+        return check_array(data, ensure_2d=not flat, dtype=np.float64, input_name=name)
+    dataset(data.file, data.name, 1 if flat and data.ndim <= 1 else 2, "give a dataset of one row per observation")
+    return data
+
+
+def with_deviations(mean: Floats, _: Floats, variance: Floats) -> tuple[Floats, Floats]:
+    """Return means and standard deviations (n, d), from variances of each row (n,) or of each entry (n, d)."""
+    return mean, np.sqrt(np.broadcast_to(variance[:, None] if variance.ndim == 1 else variance, mean.shape))

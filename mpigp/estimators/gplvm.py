@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import h5py
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from mpigp.data.hdf5 import dataset
-from mpigp.estimators.estimator import EXPECTED, Data, Estimator, Floats, for_each_output
-from mpigp.estimators.learned import FittedModel
+from mpigp.estimators.estimator import Data, Estimator, checked, with_deviations
 from mpigp.estimators.sources import over_rows
+from mpigp.fit.checkpoint import FittedModel
 from mpigp.fit.options import Options
-from mpigp.gp.embedding import Candidates, Embedding, candidates, embed, reconstruct
+from mpigp.gp.embedding import Embedding, candidates, embed, reconstruct
+from mpigp.types import Floats
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -88,49 +87,32 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
         return self.fit(X).embedding_
 
     def transform(self, X: Data, return_std: bool = False) -> Any:
-        """Return the latent points of rows X (n, d), new ones or not; NaN entries are missing.
+        """Return the means (n, latent) of the latent points of rows X (n, d), new ones or not; NaN entries are missing.
 
-        Returns
-        -------
-        mu : (n, latent), means
-        std : (n, latent), standard deviations; only with `return_std`
+        With `return_std` also their standard deviations (n, latent).
         """
-        found = self._embed(X)
-        return (found.mu, np.sqrt(found.S)) if return_std else found.mu
+        latent = self._embed(X)
+        return (latent.mu, np.sqrt(latent.S)) if return_std else latent.mu
 
     def inverse_transform(self, X: Data, return_std: bool = False) -> Any:
-        """Return what is expected of the data at latent points X (n, latent).
+        """Return the mean (n, d) of the data at latent points X (n, latent).
 
-        Returns
-        -------
-        mean : (n, d)
-        std : (n, d), standard deviations of the data, noise included; only with `return_std`
+        With `return_std` also their standard deviations (n, d), noise included.
         """
         check_is_fitted(self)
-        if isinstance(X, h5py.Dataset):
-            dataset(X.file, X.name, 2, EXPECTED)
-        else:
-            X = check_array(X, dtype=np.float64, input_name="X")
+        X = checked(X)
         if X.shape[1] != self.posterior_.q:
             raise ValueError(f"X has {X.shape[1]} columns, and the latent points {self.posterior_.q}: give as many")
-        threads = self._threads()
-        mean, _, variance = over_rows(self._comm(), X, lambda rows: self.posterior_.predict(rows, threads))
-        return (mean, np.sqrt(for_each_output(variance, mean))) if return_std else mean
+        mean, std = self._predicted(X)
+        return (mean, std) if return_std else mean
 
     def reconstruct(self, X: Data, return_std: bool = False) -> Any:
-        """Return all entries of rows X (n, d), of which those that are NaN are missing, as the model sees them.
+        """Return the mean (n, d) of all entries of rows X (n, d), of which those that are NaN are missing.
 
-        Returns
-        -------
-        mean : (n, d)
-        std : (n, d), standard deviations, noise included; only with `return_std`
+        With `return_std` also their standard deviations (n, d), noise included.
         """
-        check_is_fitted(self)
-        X, threads, starts = self._inputs(X, missing=True), self._threads(), self._candidates()
-        mean, _, variance = over_rows(
-            self._comm(), X, lambda rows: reconstruct(self.posterior_, starts, rows, threads), missing=True
-        )
-        return (mean, np.sqrt(for_each_output(variance, mean))) if return_std else mean
+        mean, std = with_deviations(*self._over_rows(reconstruct, X))
+        return (mean, std) if return_std else mean
 
     def score_samples(self, X: Data) -> Floats:
         """Return the lower bound (n,) of the log density of each row X (n, d), in nats and standardized units.
@@ -144,14 +126,14 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
         return float(np.mean(self.score_samples(X)))
 
     def _embed(self, X: Data) -> Embedding:
-        check_is_fitted(self)
-        X, threads, starts = self._inputs(X, missing=True), self._threads(), self._candidates()
-        return Embedding(
-            *over_rows(self._comm(), X, lambda rows: embed(self.posterior_, starts, rows, threads), missing=True)
-        )
+        return Embedding(*self._over_rows(embed, X))
 
-    def _candidates(self) -> Candidates:
-        return candidates(self.embedding_, self.embedding_variance_)
+    def _over_rows(self, work: Any, X: Data) -> list[Floats]:
+        """Return what `work`, embed or reconstruct, makes of rows X (n, d)."""
+        check_is_fitted(self)
+        X, threads = self._inputs(X, missing=True), self._threads()
+        starts = candidates(self.embedding_, self.embedding_variance_)
+        return over_rows(self._comm(), X, lambda rows: work(self.posterior_, starts, rows, threads), missing=True)
 
     def _take(self, learned: FittedModel) -> None:
         super()._take(learned)

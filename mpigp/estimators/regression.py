@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import h5py
-import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from mpigp.data.hdf5 import dataset
-from mpigp.estimators.estimator import EXPECTED, Data, Estimator, for_each_output
-from mpigp.estimators.learned import FittedModel
-from mpigp.estimators.sources import over_rows
+from mpigp.estimators.estimator import Data, Estimator, checked
+from mpigp.fit.checkpoint import FittedModel
 
 
 class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
@@ -36,8 +32,7 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
     restarts : starts to try, of which the best goes on
     standardize : "scale" the columns of X and y, "center" them alone, or "none"
     jitter : added to the diagonal of the kernel matrix, per unit of variance
-    random_state : int, RandomState or None
-        The command line's `--seed`.
+    random_state : int, RandomState or None: the command line's `--seed`
     threads : of a rank; None for those that Slurm gave it, or one
     verbose : 1 shows the iterations on standard error
     checkpoint : path of a model file that `fit` writes on the way and at its end; None for none
@@ -80,31 +75,19 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         X = self._inputs(X, reset=True)
-        if isinstance(y, h5py.Dataset):
-            dataset(y.file, y.name, min(max(y.ndim, 1), 2), EXPECTED)
-        else:
-            y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        y = checked(y, "y", flat=True)
         check_consistent_length(X, y)
         self._learn(X, y)
         self._flat = y.ndim == 1
         return self
 
     def predict(self, X: Data, return_std: bool = False) -> Any:
-        """Return what is expected of the outputs at inputs X (n, q).
+        """Return the mean of the outputs at inputs X (n, q), of shape (n,) or (n, d) as y was.
 
-        Parameters
-        ----------
-        return_std : whether to return standard deviations too: those of the outputs, noise included
-
-        Returns
-        -------
-        mean : (n,) or (n, d), as y was
-        std : of the same shape; only with `return_std`
+        With `return_std` also their standard deviations of the same shape, noise included.
         """
         check_is_fitted(self)
-        X, threads = self._inputs(X), self._threads()
-        mean, _, variance = over_rows(self._comm(), X, lambda rows: self.posterior_.predict(rows, threads))
-        std = np.sqrt(for_each_output(variance, mean))
+        mean, std = self._predicted(self._inputs(X))
         if self._flat:
             mean, std = mean[:, 0], std[:, 0]
         return (mean, std) if return_std else mean

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import h5py
@@ -13,6 +12,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mpigp.chunks import Share, share
+from mpigp.data.datasets import DataSets
 from mpigp.data.hdf5 import LARGEST, read_rows
 from mpigp.errors import InputError
 from mpigp.mpi.communicator import allgather_rows, raise_on_all_ranks
@@ -40,27 +40,16 @@ def copy_rows(source: Any, part: Share, missing: bool = False) -> Floats:
     return rows.reshape(part.rows, math.prod(source.shape[1:]))
 
 
-@dataclass(frozen=True)
-class ArraySets:
-    """Whole arrays or datasets X (n, q), or None, and Y (n, d) or (n,) as the driver of a fit takes them."""
+class ArraySets(DataSets):
+    """Whole arrays or datasets Y (n, d) or (n,), and X (n, q) or None, as the driver of a fit takes them."""
 
-    X: Any
-    Y: Any
-    where: str = ""
-
-    @property
-    def n(self) -> int:
-        return len(self.Y)
-
-    @property
-    def q(self) -> int | None:
-        return None if self.X is None else self.X.shape[1]
+    where = ""
 
     @property
     def d(self) -> int:
         return math.prod(self.Y.shape[1:])
 
-    def rows(self, share: Share, stream: bool, missing: bool) -> tuple[Floats | None, Floats]:
+    def rows(self, share: Share, stream: bool, missing: bool = False) -> tuple[Floats | None, Floats]:
         """Return copies of these rows of X and Y."""
         return None if self.X is None else copy_rows(self.X, share), copy_rows(self.Y, share, missing)
 
@@ -73,9 +62,7 @@ class ArraySets:
         yield self
 
 
-def over_rows(
-    comm: Comm, source: Any, work: Callable[[Floats], Sequence[Floats]], missing: bool = False
-) -> list[Floats]:
+def over_rows(comm: Comm, source: Any, work: Callable[[Floats], Any], missing: bool = False) -> list[Floats]:
     """Return what `work` makes of the rows of a source (n, columns): arrays of n rows, whole and on every rank.
 
     Called by all ranks. `work` gets a rank's rows, which may be none, and returns arrays of as many; BLAS has one

@@ -1,21 +1,28 @@
-"""A fit on disk: the model so far, and all that an exact continuation needs, on any number of ranks, in one file."""
+"""A fit in one file: the model so far, and on disk all that an exact continuation needs, on any number of ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
+
+import h5py
 
 from mpigp.chunks import Share
 from mpigp.data.hdf5 import h5py_errors
 from mpigp.errors import InputError
-from mpigp.files import model_file
-from mpigp.files.gather import Attributes, write
+from mpigp.files import gather, model_file
+from mpigp.files.atomic import check_room, check_writable, replacing
 from mpigp.files.model_file import ModelFile
 from mpigp.files.provenance import timing
-from mpigp.fit.loop import Fit, Trace
+from mpigp.fit.loop import Trace
 from mpigp.fit.setup import PreparedFit
+from mpigp.mpi.communicator import allgather_rows
 from mpigp.mpi.distributed_rows import DistributedRows
-from mpigp.types import Comm
+from mpigp.types import Comm, Floats
 
 
 def save(path: str, comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) -> None:
@@ -25,15 +32,13 @@ def save(path: str, comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) 
     rows, q, vectors = fit.objective.evaluator.rows, fit.objective.q, fit.optimizer.vectors()
     if rows.S is not None:
         datasets |= model_file.latent_section(*(DistributedRows(comm, rows.n, each) for each in (rows.mu, rows.S)))
-
-    def distributed(segment: Any) -> DistributedRows:
-        return DistributedRows(comm, rows.n, segment.reshape(-1, q))
-
-    datasets |= model_file.checkpoint_section(prepared.identity, fit.numbers(), vectors, distributed)
-    write(path, comm, datasets, attributes)
+    datasets |= model_file.checkpoint_section(
+        prepared.identity, fit.numbers(), vectors, lambda segment: DistributedRows(comm, rows.n, segment.reshape(-1, q))
+    )
+    gather.write(path, comm, datasets, attributes)
 
 
-def contents(comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) -> tuple[dict[str, Any], Attributes]:
+def contents(comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) -> tuple[dict[str, Any], gather.Attributes]:
     """Return, on rank 0, the datasets and attributes of a model file that do not grow with the rows.
 
     The fit's point goes into its rows, and is evaluated, for the posterior. Called by all ranks.
@@ -54,22 +59,62 @@ def contents(comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) -> tupl
     return datasets, model_file.attributes(evaluator.model, {**known, "stopped": fit.stopped, **made})
 
 
-def check(model: ModelFile, identity: Mapping[str, Any]) -> None:
-    """Refuse a file without a checkpoint, and one that was made with other data, model or options."""
+def load(model: ModelFile, prepared: PreparedFit, share: Share) -> None:
+    """Take the fit to where the checkpoint was written; every rank reads its own rows.
+
+    A file without a checkpoint, and one that was made with other data, model or options, are refused.
+    """
     written = model.identity()
     if written is None or not model.learned:
         raise InputError(f"{model.name}: holds no checkpoint: `resume` takes a model that an earlier fit wrote")
-    for key, value in identity.items():  # the data last: other options may change what is read of them
+    for key, value in prepared.identity.items():  # the data last: other options may change what is read of them
         if written.get(key) != value:
             made = f"{key} = {written.get(key)!r}, not {value!r}" if key != "data" else "other data"
-            raise InputError(
-                f"{model.checkpoint}: was made with {made}: give the same data and options, or start anew without "
-                "`resume`"
-            )
-
-
-def load(model: ModelFile, fit: Fit, share: Share) -> None:
-    """Take the fit to where the checkpoint was written; every rank reads its own rows."""
-    numbers = model.restore(fit.optimizer.vectors(), share.start, share.stop)
+            remedy = "give the same data and options, or start anew without `resume`"
+            raise InputError(f"{model.checkpoint}: was made with {made}: {remedy}")
+    numbers = model.restore(prepared.fit.optimizer.vectors(), share.start, share.stop)
     with h5py_errors(model.checkpoint):
-        fit.restore(numbers, Trace(**model.trace()))
+        prepared.fit.restore(numbers, Trace(**model.trace()))
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """A model file in memory, without its checkpoint: the same on every rank."""
+
+    image: bytes  # of an HDF5 file with all that does not grow with the rows
+    latent: dict[str, Floats]  # by "mu" and "S", (n, q), whole; empty in regression
+
+    @classmethod
+    def of(cls, comm: Comm, prepared: PreparedFit, made: dict[str, str]) -> FittedModel:
+        """Return what a fit has learned; `made` tells how, in attributes of the file. Called by all ranks."""
+        datasets, attributes = contents(comm, prepared, made)
+        rows = prepared.fit.objective.evaluator.rows
+        latent = {} if rows.S is None else {name: allgather_rows(comm, getattr(rows, name)) for name in ("mu", "S")}
+        return cls(gather.image(comm, datasets, attributes), latent)
+
+    @classmethod
+    def read(cls, model: ModelFile) -> FittedModel:
+        """Return what a model file holds."""
+        latent = {}
+        if model.kind == "gplvm":
+            n = model.sizes["n"] = int(model.attribute("n"))
+            model.parameters()  # whose dimensions the latent points have
+            latent = dict(zip(("mu", "S"), model.latent(0, n), strict=True))
+        return cls(model.image(), latent)
+
+    @contextmanager
+    def open(self) -> Iterator[ModelFile]:
+        """Open the file in memory to read from."""
+        with h5py.File(io.BytesIO(self.image), "r") as file:
+            yield ModelFile(file)
+
+    def write(self, path: str | os.PathLike[str], **attributes: str | int) -> None:
+        """Write the model file, with these attributes besides its own. Called by one rank."""
+        check_writable(path)
+        check_room(path, len(self.image) + sum(values.nbytes for values in self.latent.values()) + gather.OVERHEAD)
+        with replacing(path) as temporary:
+            temporary.write_bytes(self.image)
+            with h5py.File(temporary, "r+") as file:
+                file.attrs.update(attributes)
+                for name, values in model_file.latent_section(**self.latent).items() if self.latent else ():
+                    file[name] = values

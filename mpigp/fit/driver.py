@@ -11,54 +11,34 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing
-from typing import Any, NamedTuple, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from mpigp.chunks import Share, share
-from mpigp.data.streams import Columns
+from mpigp.data.datasets import DataSets
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, discard_parts, stamp
 from mpigp.files.model_file import open_model
 from mpigp.files.provenance import provenance
 from mpigp.fit import checkpoint
 from mpigp.fit.dry_run import dry_run, row_numbers
-from mpigp.fit.loop import Fit, Handler
+from mpigp.fit.loop import Handler
 from mpigp.fit.options import Options, RunOptions
-from mpigp.fit.partner_copies import Holder, PartnerCopies, restore
+from mpigp.fit.partner_copies import PartnerCopies
 from mpigp.fit.progress import Metrics, Progress
 from mpigp.fit.setup import PreparedFit, prepare
-from mpigp.fit.stopping import CALLBACK, Schedule, StopRequests
+from mpigp.fit.stopping import Schedule, StopRequests
 from mpigp.mpi import memory
 from mpigp.mpi.communicator import peak_memory, raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.heartbeat import Heartbeat
-from mpigp.mpi.missing import EmptyColumn
 from mpigp.mpi.processes import can_survive, say
+from mpigp.mpi.rows import EmptyColumn
 from mpigp.mpi.ulfm import confirm, is_failure, survivors
 from mpigp.types import Comm
 
-
-class RowSets(Protocol):
-    """The rows of X and Y, of which every rank takes its share.
-
-    n : rows.   q : columns of X, None without X.   d : columns of Y.   where : what an error about Y begins with
-    """
-
-    @property
-    def n(self) -> int: ...
-
-    @property
-    def q(self) -> int | None: ...
-
-    @property
-    def d(self) -> int: ...
-
-    @property
-    def where(self) -> str: ...
-
-    def rows(self, share: Share, stream: bool, missing: bool) -> tuple[Columns | None, Columns]:
-        """Return these rows of X and Y, all of them checked; NaN is refused unless entries may be `missing`."""
+Source: TypeAlias = Callable[[Comm], AbstractContextManager[DataSets]]
+Finish: TypeAlias = Callable[[Comm, PreparedFit], None]
 
 
 class RanksLost(Exception):
@@ -69,57 +49,36 @@ class RanksLost(Exception):
         self.lost, self.saved = lost, saved
 
 
-class Outcome(NamedTuple):
-    """How a fit ended: the fit, whether it was told to stop, the largest peak memory of a rank, and where rows were."""
-
-    prepared: PreparedFit
-    interrupted: bool
-    peak_memory: int
-    streamed: bool
-
-
 class Driver:
     """Runs one fit on all ranks of a communicator; all methods are collective.
 
-    Parameters
-    ----------
     source : opens the rows on this rank, given the communicator; opened again after a failure
     options : what to learn, checked.   run : what happens beside the iterations
     inputs : files that the outputs must not replace
-
-    Attributes
-    ----------
-    comm : the ranks that are left.   lost : the ranks (of MPI_COMM_WORLD) that are not
-    partners : the partner copies, where the run recovers from failures
-    made : how the model was made, for the attributes of its file
     """
 
     def __init__(
-        self,
-        comm: Comm,
-        source: Callable[[Comm], AbstractContextManager[RowSets]],
-        options: Options,
-        run: RunOptions,
-        inputs: tuple[str, ...] = (),
+        self, comm: Comm, source: Source, options: Options, run: RunOptions, inputs: tuple[str, ...] = ()
     ) -> None:
         self.comm, self.source, self.options, self.run_options, self.inputs = comm, source, options, run, inputs
+        self.output = run.output
         self.stops = StopRequests(comm, run.time_limit, run.signals)
         self.checkpoints = Schedule(run.checkpoint_every)
         self.partners = PartnerCopies() if run.on_failure == "recover" and can_survive() else None
-        self.lost: list[int] = []
-        self.made: dict[str, str] = {}
+        self.lost: list[int] = []  # the ranks (of MPI_COMM_WORLD) that are not in `comm` any more
+        self.peak_memory, self.streamed = 0, False  # the largest of a rank, and whether rows stayed in their file
+        self.made: dict[str, str] = {}  # how the model was made, for the attributes of its file
         self._failed_at = 0.0  # when the first of the ranks failed that have not been recovered from
         self._before = stamp(run.output) if run.output else None  # a file that differs is of this run
 
-    def run(self, finish: Callable[[Comm, PreparedFit], None] | None = None) -> Outcome:
+    def run(self, finish: Finish = lambda comm, prepared: None) -> PreparedFit:
         """Run the fit to its end; `finish` is called there by all ranks, and again where ranks fail meanwhile."""
         with ExitStack() as stack:
             heartbeat: Heartbeat | None = None
             while True:
                 try:
                     if self.run_options.stall_timeout and heartbeat is None:
-                        heartbeat = Heartbeat(self.comm, self.run_options.stall_timeout)
-                        stack.enter_context(closing(heartbeat))
+                        heartbeat = stack.enter_context(closing(Heartbeat(self.comm, self.run_options.stall_timeout)))
                     with ExitStack() as files:
                         return self._attempt(files, finish)
                 except Exception as error:
@@ -130,11 +89,9 @@ class Driver:
     def dry_run(self) -> dict[str, Any]:
         """Read and check the rows; print and return what the fit would take."""
         with ExitStack() as files:
-            X, Y, choice = self._read(files)
+            _, Y, choice = self._read(files)
             choice.tell(self.comm)
-            q = self.options.latent if X is None else X.columns
-            assert q is not None
-            return dry_run(self.options, self.comm, (Y.n, q, Y.columns), choice.stream, self._keeps_copies)
+            return dry_run(self.options, self.comm, (Y.n, self._q, Y.columns), choice.stream, self._keeps_copies)
 
     @property
     def _keeps_copies(self) -> bool:
@@ -149,18 +106,17 @@ class Driver:
         if not gone:
             raise error
         self.lost += gone
-        output = self.run_options.output
         if self.partners is None:
-            saved = output is not None and stamp(output) not in (None, self._before)
-            if self.comm.rank == 0 and output is not None:
-                discard_parts(output)
+            saved = self.output is not None and stamp(self.output) not in (None, self._before)
+            if self.comm.rank == 0 and self.output is not None:
+                discard_parts(self.output)
             raise RanksLost(gone, saved and self.run_options.on_failure == "checkpoint") from error
         self.stops.comm = self.comm
         if self.comm.rank == 0:
             say(f"rank {', '.join(map(str, gone))} was lost: going on with {self.comm.size}")
         return gone
 
-    def _attempt(self, files: ExitStack, finish: Callable[[Comm, PreparedFit], None] | None) -> Outcome:
+    def _attempt(self, files: ExitStack, finish: Finish) -> PreparedFit:
         """Read, prepare or continue, iterate, save. `files` are closed at its end."""
         with raise_on_all_ranks(self.comm):
             self._check_outputs()
@@ -169,25 +125,21 @@ class Driver:
         self.made = provenance(self.comm, self.options.threads, self.run_options.made_by)
         choice.tell(self.comm)
         self._iterate(prepared)
-        if self.run_options.output is not None:
-            checkpoint.save(self.run_options.output, self.comm, prepared, self.made)
-        if finish is not None:
-            finish(self.comm, prepared)
-        most = peak_memory(self.comm)
+        self._save(prepared, at_end=True)
+        finish(self.comm, prepared)
+        self.peak_memory, self.streamed = peak_memory(self.comm), choice.stream
         confirm(self.comm)  # so that all ranks end here, or none
-        return Outcome(prepared, self.stops.stopped, most, choice.stream)
+        return prepared
 
     def _check_outputs(self) -> None:
         """Refuse outputs that cannot be written, on rank 0."""
-        output, metrics = self.run_options.output, self.run_options.metrics
-        if self.comm.rank != 0:
-            return
-        if output is not None:
-            check_writable(output, *self.inputs)
-            if self.lost:
-                discard_parts(output)
-        if metrics is not None:
-            check_writable(metrics, *self.inputs, *([output] if output is not None else []))
+        others = list(self.inputs)
+        for path in (self.output, self.run_options.metrics) if self.comm.rank == 0 else ():
+            if path is not None:
+                check_writable(path, *others)
+                others.append(path)
+        if self.comm.rank == 0 and self.output is not None and self.lost:
+            discard_parts(self.output)
 
     def _read(self, files: ExitStack) -> tuple[DistributedRows | None, DistributedRows, memory.Choice]:
         """Return the rows of all ranks, and whether they are in memory."""
@@ -196,12 +148,11 @@ class Driver:
             if options.missing and asked == "stream":
                 raise InputError("rows_in_memory: stream is not for rows with missing entries: choose all or auto")
             sets = files.enter_context(self.source(self.comm))
-        own = share(sets.n, self.comm.rank, self.comm.size)
-        q = options.latent if sets.q is None else sets.q
+        own, q = sets.share(self.comm), options.latent if sets.q is None else sets.q
         assert q is not None
         numbers = row_numbers(options, q, sets.d, self._keeps_copies)
         choice = memory.choose(self.comm, "all" if options.missing else asked, 8 * own.rows * numbers)
-        self._where = sets.where
+        self._where, self._q = sets.where, q
         with raise_on_all_ranks(self.comm):
             X, Y = sets.rows(own, choice.stream, options.missing)
         if not choice.stream:
@@ -217,13 +168,12 @@ class Driver:
             prepared = prepare(X, Y, self.options, resuming=saved or holders is not None)
         except EmptyColumn as error:
             raise InputError(f"{self._where}{error}") from error
-        if holders is not None:
-            self._restore_copies(prepared.fit, holders)
+        if holders is not None and self.partners is not None:
+            self.partners.restore(self.comm, prepared.fit, holders)
         elif saved:
-            assert self.run_options.output is not None
-            with raise_on_all_ranks(self.comm), open_model(self.run_options.output) as model:
-                checkpoint.check(model, prepared.identity)
-                checkpoint.load(model, prepared.fit, Y.share)
+            assert self.output is not None
+            with raise_on_all_ranks(self.comm), open_model(self.output) as model:
+                checkpoint.load(model, prepared, Y.share)
         if self._failed_at:
             place = "copies in memory" if holders is not None else "the checkpoint" if saved else "the beginning"
             if self.comm.rank == 0:
@@ -232,14 +182,9 @@ class Driver:
             self._failed_at = 0.0
         return prepared
 
-    def _restore_copies(self, fit: Fit, holders: list[Holder]) -> None:
-        assert self.partners is not None and self.partners.copy is not None
-        restore(self.comm, fit, self.partners.copy, holders)
-        self.partners.refresh(self.comm, fit, at_once=True)  # the lost ranks held the second copies
-
     def _has_checkpoint(self) -> bool:
         """Return whether there is a checkpoint to continue from, as rank 0 sees it."""
-        resume, output = self.run_options.resume, self.run_options.output
+        resume, output = self.run_options.resume, self.output
         if resume == "yes":
             return True
         if output is None or (resume == "no" and not self.lost):
@@ -259,10 +204,9 @@ class Driver:
                 handlers.append(stack.enter_context(closing(Progress(run.progress))))
             if self.comm.rank == 0 and run.metrics is not None:
                 handlers.append(stack.enter_context(closing(Metrics(run.metrics, fit.iteration))))
-            if run.callback is not None:
-                handlers.append(self._call_back)
-            if run.output is not None:
-                handlers.append(lambda fit: self._save_when_due(prepared))
+            if (callback := run.callback) is not None:
+                handlers.append(lambda fit: self.stops.request(callback(fit)))
+            handlers.append(lambda fit: self._save(prepared))
             if self.partners is not None:
                 handlers.append(lambda fit: self.partners.refresh(self.comm, fit))
             if run.signals or run.callback is not None or run.time_limit < float("inf"):
@@ -270,12 +214,6 @@ class Driver:
             self.stops.begin()
             fit.run(handlers)
 
-    def _call_back(self, fit: Fit) -> None:
-        assert self.run_options.callback is not None
-        if self.run_options.callback(fit) is True:
-            self.stops.requested = CALLBACK
-
-    def _save_when_due(self, prepared: PreparedFit) -> None:
-        assert self.run_options.output is not None
-        if self.checkpoints.due(self.comm, prepared.fit.iteration):
-            checkpoint.save(self.run_options.output, self.comm, prepared, self.made)
+    def _save(self, prepared: PreparedFit, at_end: bool = False) -> None:
+        if self.output is not None and (at_end or self.checkpoints.due(self.comm, prepared.fit.iteration)):
+            checkpoint.save(self.output, self.comm, prepared, self.made)

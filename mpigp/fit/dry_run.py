@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpigp.chunks import chunk_rows, share
-from mpigp.data.streams import BLOCK_BYTES
+from mpigp.data.datasets import BLOCK_BYTES
 from mpigp.fit.options import Options
 from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import model_of
@@ -32,42 +32,32 @@ def row_numbers(options: Options, q: int, d: int, copies: bool) -> int:
     return d + q * (1 + 3 * latent) + 2 * q * latent * vectors
 
 
-def dry_run(
-    options: Options, comm: Comm, sizes: tuple[int, int, int], stream: bool = False, copies: bool = False
-) -> dict[str, Any]:
+def dry_run(options: Options, comm: Comm, sizes: tuple[int, ...], stream: bool, copies: bool) -> dict[str, Any]:
     """Print and return memory per rank, bytes per iteration, and seconds per iteration, estimated from a few chunks.
 
     sizes : n, q and d.   stream : rows stay in their file.   copies : ranks keep partner copies
     """
     n, q, d = sizes
-    m, latent = options.inducing, options.model == "gplvm"
     largest = max(share(n, rank, comm.size).rows for rank in range(comm.size))
-    numbers = row_numbers(options, q, d, copies) - (d if latent else q + d) * stream
+    numbers = row_numbers(options, q, d, copies) - (d if options.model == "gplvm" else q + d) * stream
     memory = PROCESS + 8 * largest * numbers + (BLOCKS * BLOCK_BYTES if stream else 0)
-    messages = sample(options, m, q, d)
+    seconds_per_row, message_bytes = sample(options, q, d)
     vectors = DIGITS * 8 * (2 * 21 + 1 if options.optimizer == "lbfgs" else 3)
-    figures = {
-        "memory_per_rank": memory,
-        "bytes_per_iteration": messages["bytes"] + vectors,
-        "seconds_per_iteration": messages["seconds_per_row"] * largest / options.threads,
-        "rows_per_rank": largest,
-    }
-    figures["seconds"] = figures["seconds_per_iteration"] * options.max_iter
+    sent, seconds = message_bytes + vectors, seconds_per_row * largest / options.threads
     if comm.rank == 0:
         print(f"{largest} rows per rank, about {memory / 1e6:.0f} MB of memory each")
-        print(f"{figures['bytes_per_iteration'] / 1e3:.0f} kB of messages per rank and iteration")
-        print(
-            f"about {figures['seconds_per_iteration']:.2g} s per iteration, at most {figures['seconds']:.3g} s in all"
-        )
-    return figures
+        print(f"{sent / 1e3:.0f} kB of messages per rank and iteration")
+        print(f"about {seconds:.2g} s per iteration, at most {seconds * options.max_iter:.3g} s in all")
+    return {"memory_per_rank": memory, "bytes_per_iteration": sent, "seconds_per_iteration": seconds,
+            "rows_per_rank": largest, "seconds": seconds * options.max_iter}  # fmt: skip
 
 
-def sample(options: Options, m: int, q: int, d: int) -> dict[str, float]:
+def sample(options: Options, q: int, d: int) -> tuple[float, float]:
     """Time an evaluation of a few chunks of random rows on this rank; return seconds per row and bytes of messages."""
     from mpi4py import MPI
 
     rng = np.random.default_rng(0)
-    n = SAMPLE * chunk_rows(10**9)
+    n, m = SAMPLE * chunk_rows(10**9), options.inducing
     mu, Y = rng.standard_normal((n, q)), rng.standard_normal((n, d))
     S = np.full((n, q), 0.1) if options.model == "gplvm" else None
     rows = Rows(MPI.COMM_SELF, n, mu, S, Y)
@@ -77,4 +67,4 @@ def sample(options: Options, m: int, q: int, d: int) -> dict[str, float]:
     evaluator.phases.clear()
     start = time.perf_counter()
     evaluator(parameters, options.jitter)
-    return {"seconds_per_row": (time.perf_counter() - start) / n, "bytes": float(evaluator.phases.bytes)}
+    return (time.perf_counter() - start) / n, float(evaluator.phases.bytes)

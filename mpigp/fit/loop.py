@@ -34,24 +34,12 @@ class Trace:
     seconds: list[float] = field(default_factory=list)
     evaluations: list[int] = field(default_factory=list)
 
-    def add(self, bound: float, gradient_norm: float, seconds: float, evaluations: int) -> None:
-        """Add an iteration."""
-        for series, value in zip(vars(self).values(), (bound, gradient_norm, seconds, evaluations), strict=True):
-            series.append(value)
-
-    def copy(self) -> Trace:
-        """Return a trace of its own."""
-        return Trace(**{name: list(series) for name, series in vars(self).items()})
-
     def __len__(self) -> int:
         return len(self.bound)
 
 
 class Fit:
-    """A fit in progress: the optimizer, the iterations so far, and why it stopped (empty while it goes on).
-
-    resuming : the state of an earlier run will be restored, so the bound at the start is of no interest
-    """
+    """A fit in progress: the optimizer, the iterations so far, and why it stopped (empty while it goes on)."""
 
     def __init__(self, objective: Objective, settings: Settings, start: Globals, resuming: bool = False) -> None:
         self.objective, self.settings = objective, settings
@@ -62,7 +50,7 @@ class Fit:
         self._begin(objective.point(start), resuming)
 
     def _begin(self, point: MultiVector, resuming: bool = False) -> None:
-        """Make the optimizer, at this point."""
+        """Make the optimizer, at this point; where a state is to be restored, the bound here is of no interest."""
         self.objective.fixed = self.settings.fixed | (HELD if self.held else frozenset())
         first = (lambda point, gradient: math.inf) if resuming else self.objective
         self.optimizer: Optimizer = OPTIMIZERS[self.settings.optimizer](first, self.objective.space, point)
@@ -89,15 +77,16 @@ class Fit:
             if self.iteration >= self.settings.max_iter:
                 self.stopped = "the largest number of iterations was reached"
                 break
-            moved = self.optimizer.step()
-            if not moved and self.held:
-                self._release()
-                continue
-            if not moved:
+            if not self.optimizer.step():
+                if self.held:
+                    self._release()
+                    continue
                 self.stopped = "no step raises the bound any more"
                 break
             seconds = self._before + time.perf_counter() - began
-            self.trace.add(self.bound, self.optimizer.gradient_norm, seconds, self.evaluations)
+            entry = self.bound, self.optimizer.gradient_norm, seconds, self.evaluations
+            for series, number in zip(vars(self.trace).values(), entry, strict=True):
+                series.append(number)
             self.stopped = self._converged()
             for handler in handlers:
                 handler(self)
@@ -119,16 +108,12 @@ class Fit:
             return "the bound's relative change fell below the tolerance"
         return ""
 
-    def vectors(self) -> dict[str, MultiVector]:
-        """Return the vectors that an exact continuation needs, by name."""
-        return self.optimizer.vectors()
-
     def numbers(self) -> dict[str, Any]:
         """Return the numbers that an exact continuation needs beside the vectors and the trace, by name."""
         return {"held": self.held, "before": self._evaluations} | self.optimizer.numbers()
 
     def restore(self, numbers: dict[str, Any], trace: Trace) -> None:
-        """Take up a fit that stopped, by its `numbers` and trace; its `vectors` have been filled in already."""
+        """Take up a fit that stopped, by its `numbers` and trace; the optimizer has its vectors already."""
         self.optimizer.restore(numbers)
         self.trace, self.held, self._evaluations = trace, bool(numbers["held"]), int(numbers["before"])
         self._before = trace.seconds[-1] if len(trace) else 0.0

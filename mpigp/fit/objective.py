@@ -1,4 +1,4 @@
-"""The negative bound as a function of unconstrained vectors: what the optimisers minimise."""
+"""The negative bound as a function of unconstrained vectors: what the optimizers minimize."""
 
 from __future__ import annotations
 
@@ -29,20 +29,15 @@ class Objective:
     """−F of a vector that holds Z, alpha, variance, beta (shared; rank 0's counts), and mu, S (local; GPLVM).
 
     Positive parameters enter by their free numbers. A point without a bound is inf: a failed step, not a failed run.
-
-    Parameters
-    ----------
-    fixed : names of the parameters that are held
+    Parameters whose names are in `fixed` are held.
     """
 
     def __init__(self, evaluator: Evaluator, jitter: float, fixed: frozenset[str] = frozenset()) -> None:
         rows = evaluator.rows
         self.evaluator, self.jitter, self.fixed = evaluator, jitter, fixed
         self.m, self.q = evaluator.m, evaluator.q
-        segments = 0 if rows.S is None else 2
-        self.space = VectorSpace(
-            evaluator.comm, self.m * self.q + self.q + 2, segments, len(rows.Y), self.q, rows.chunk
-        )
+        shared, segments = self.m * self.q + self.q + 2, 0 if rows.S is None else 2
+        self.space = VectorSpace(evaluator.comm, shared, segments, len(rows.Y), self.q, rows.chunk)
         self.largest_jitter = jitter
 
     def point(self, parameters: Globals) -> MultiVector:
@@ -78,26 +73,21 @@ class Objective:
         self.place(point)
         parameters = self.parameters(point)
         try:
-            found = self.evaluator(parameters, self.jitter)
+            evaluation = self.evaluator(parameters, self.jitter)
         except EvaluationFailed:
             return math.inf
-        self.largest_jitter = max(self.largest_jitter, found.jitter)
-        self._gradient(parameters, found.gradient, gradient)
-        return -found.bound
-
-    def _gradient(self, parameters: Globals, by: Globals | None, gradient: MultiVector) -> None:
+        self.largest_jitter = max(self.largest_jitter, evaluation.jitter)
+        by, rows = evaluation.gradient, self.evaluator.rows
         sign = {name: 0.0 if name in self.fixed else -1.0 for name in NAMES}
         if by is not None:
-            gradient.shared[0] = np.concatenate(
-                [
-                    sign["Z"] * by.Z.ravel(),
-                    POSITIVE_SCALE * sign["alpha"] * by.alpha * (parameters.alpha - FLOOR),
-                    [POSITIVE_SCALE * sign["variance"] * by.variance * (parameters.variance - FLOOR)],
-                    [POSITIVE_SCALE * sign["beta"] * by.beta * (parameters.beta - FLOOR)],
-                ]
-            )
-        rows = self.evaluator.rows
+            gradient.shared[0] = np.concatenate([
+                sign["Z"] * by.Z.ravel(),
+                POSITIVE_SCALE * sign["alpha"] * by.alpha * (parameters.alpha - FLOOR),
+                [POSITIVE_SCALE * sign["variance"] * by.variance * (parameters.variance - FLOOR)],
+                [POSITIVE_SCALE * sign["beta"] * by.beta * (parameters.beta - FLOOR)],
+            ])  # fmt: skip
         if rows.S is not None:
             np.multiply(rows.gradients["mu"].ravel(), sign["mu"], out=gradient.local[0, 0])
             np.multiply(rows.gradients["S"].ravel(), rows.S.ravel() - FLOOR, out=gradient.local[0, 1])
             gradient.local[0, 1] *= S_SCALE * sign["S"]
+        return -evaluation.bound

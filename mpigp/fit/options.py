@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import IO, Any, Literal, TypeAlias, get_args
 
 from mpigp.errors import InputError
@@ -27,51 +27,32 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of the iterations.
-
-    hold : iterations for which variance and beta are held at the start
-    tolerance : stop when the bound changes by less than this, relatively, per iteration (over the last ten)
-    gradient_tolerance : stop when the gradient's norm falls below this
-    """
+    """The settings of the iterations."""
 
     optimizer: str = "lbfgs"
     max_iter: int = 1000
-    hold: int = 30
-    fixed: frozenset[str] = frozenset()
-    tolerance: float = 1e-8
-    gradient_tolerance: float = 1e-4
+    hold: int = 30  # iterations for which variance and beta are held at the start
+    fixed: frozenset[str] = frozenset()  # names of the parameters that are held throughout
+    tolerance: float = 1e-8  # stop when the bound changes by less, relatively, per iteration (over the last ten)
+    gradient_tolerance: float = 1e-4  # stop when the gradient's norm falls below this
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Settings):
-    """What to learn, and how.
+    """What to learn, and how."""
 
-    model : "regression" or "gplvm"
-    kernel : "rbf", "matern52" (regression), or "package.module:Name" of another (docs/kernels.md)
-    inducing : number of inducing points, at most that of rows
-    latent : dimensions of the latent points (GPLVM)
-    init : "pca", "random", or the path of a model file with the latent points to start from (GPLVM)
-    placement : of the inducing points at the start
-    seed : of everything random
-    restarts : starts to try, of which the best goes on
-    standardize : "scale" columns, "center" them alone, or "none"
-    jitter : added to K_mm's diagonal, per unit of variance
-    threads : of a rank; no bit depends on it
-    missing : NaN in Y are missing entries, and take no part (GPLVM)
-    """
-
-    model: str
-    inducing: int
-    latent: int | None = None
-    init: str = "pca"
-    placement: str = "random"
-    seed: int = 0
-    restarts: int = 1
-    standardize: Mode = "scale"
-    jitter: float = 1e-6
-    threads: int = 1
-    missing: bool = False
-    kernel: str = DEFAULT
+    model: str  # "regression" or "gplvm"
+    inducing: int  # number of inducing points, at most that of rows
+    latent: int | None = None  # dimensions of the latent points (GPLVM)
+    init: str = "pca"  # or "random", or the path of a model file with the latent points to start from (GPLVM)
+    placement: str = "random"  # of the inducing points at the start
+    seed: int = 0  # of everything random
+    restarts: int = 1  # starts to try, of which the best goes on
+    standardize: Mode = "scale"  # the columns, "center" them alone, or "none"
+    jitter: float = 1e-6  # added to K_mm's diagonal, per unit of variance
+    threads: int = 1  # of a rank; no bit depends on it
+    missing: bool = False  # NaN in Y are missing entries, and take no part (GPLVM)
+    kernel: str = DEFAULT  # "rbf", "matern52" (regression), or "package.module:Name" of another (docs/kernels.md)
 
     def check(self) -> None:
         """Refuse values that have no meaning; the error begins with the option's name."""
@@ -86,61 +67,43 @@ class Options(Settings):
             raise InputError(f"placement: greedy is by the kernel {DEFAULT}, not {self.kernel}: use random or kmeans")
         if unknown := self.fixed - set(NAMES):
             raise InputError(f"fixed: {', '.join(sorted(unknown))}: unknown: choose among {', '.join(NAMES)}")
-        for option in ("inducing", "latent", "restarts", "threads"):
+        for option, least in {"inducing": 1, "latent": 1, "restarts": 1, "threads": 1, "seed": 0, "jitter": 0}.items():
             value = getattr(self, option)
-            if value is not None and value < 1:
-                raise InputError(f"{option}: is {value}: give a number ≥ 1")
+            if value is not None and not value >= least:
+                raise InputError(f"{option}: is {value:g}: give a number ≥ {least}")
         if self.model == "gplvm" and self.latent is None:
             raise InputError("latent: is missing: a GPLVM needs its number of latent dimensions")
         if self.model != "gplvm" and self.missing:
             raise InputError(f"missing: is not for {self.model}: leave rows with missing entries out")
-        if self.seed < 0:
-            raise InputError(f"seed: is {self.seed}: give a number ≥ 0")
-        if not self.jitter >= 0:
-            raise InputError(f"jitter: is {self.jitter:g}: give a number ≥ 0")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What happens beside the iterations: files, limits, and what to do when ranks fail.
+    """What happens beside the iterations: files, limits, and what to do when ranks fail."""
 
-    output : the model file, which holds the checkpoint too; None to keep the result in memory
-    checkpoint_every : between two checkpoints; one is written at the end in any case
-    resume : continue from the checkpoint in `output`: "no", "yes", or "if present"
-    metrics : a file for one JSON object per iteration
-    time_limit : seconds, after which the fit saves and stops
-    signals : whether SIGUSR1, SIGUSR2 and SIGTERM make the fit save and stop
-    on_failure : when ranks fail: "recover" with the others (where the MPI can), keep the "checkpoint", or "abort"
-    stall_timeout : seconds without an answer after which a rank is ended, as if it had failed
-    rows_in_memory : "auto", "all", or "stream" to read rows from the file in every round
-    progress : where the progress of the iterations is shown by rank 0
-    callback : called on every rank after each iteration with the `Fit`; the fit stops where one returns True
-    made_by : the command line or call, for the model file's provenance
-    """
-
-    output: str | None = None
-    checkpoint_every: Interval = (0, math.inf)
-    resume: Literal["no", "yes", "if present"] = "no"
-    metrics: str | None = None
-    time_limit: float = math.inf
-    signals: bool = False
+    output: str | None = None  # the model file, which holds the checkpoint too; None to keep the result in memory
+    checkpoint_every: Interval = (0, math.inf)  # one is written at the end in any case
+    resume: Literal["no", "yes", "if present"] = "no"  # continue from the checkpoint in `output`
+    metrics: str | None = None  # a file for one JSON object per iteration
+    time_limit: float = math.inf  # seconds, after which the fit saves and stops
+    signals: bool = False  # whether SIGUSR1, SIGUSR2 and SIGTERM make the fit save and stop
+    # When ranks fail: recover with the others (where the MPI can), keep the checkpoint, or abort.
     on_failure: Literal["recover", "checkpoint", "abort"] = "recover"
-    stall_timeout: float | None = None
-    rows_in_memory: str = "auto"
-    progress: IO[str] | None = None
+    stall_timeout: float | None = None  # seconds without an answer after which a rank is ended, as if it had failed
+    rows_in_memory: str = "auto"  # or "all", or "stream" to read rows from the file in every round
+    progress: IO[str] | None = None  # where rank 0 shows the progress of the iterations
+    # Called on every rank after each iteration with the `Fit`; the fit stops where one returns True.
     callback: Callable[[Any], Any] | None = None
-    made_by: str = field(default="", repr=False)
+    made_by: str = ""  # the command line or call, for the model file's provenance
 
 
 def interval(value: str | int | None) -> Interval:
     """Return the interval that 50 (iterations) or "10m" (minutes) means; None means never."""
-    if value is None:
-        return 0, math.inf
-    text = str(value)
+    text = "0" if value is None else str(value)
     try:
-        parsed = (0, 60 * float(text[:-1])) if text.endswith("m") else (int(text), math.inf)
+        iterations, seconds = (0, 60 * float(text[:-1])) if text.endswith("m") else (int(text), math.inf)
     except ValueError:
-        parsed = (-1, 0.0)
-    if parsed[0] < 0 or not parsed[1] > 0:
+        iterations, seconds = -1, 0.0
+    if iterations < 0 or not seconds > 0:
         raise InputError(f"is {text}: give iterations (50) or minutes (10m)")
-    return parsed
+    return iterations, seconds

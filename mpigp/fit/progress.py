@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from typing import IO
 
 from mpigp.fit.loop import Fit
@@ -16,11 +17,9 @@ def shares(fit: Fit) -> dict[str, float]:
     """Return the shares of the time that went into computing, waiting, and messages."""
     seconds = fit.objective.evaluator.phases.seconds
     total = sum(seconds.values()) or 1.0
-    return {
-        "compute": (seconds["statistics"] + seconds["gradients"] + seconds["bound"]) / total,
-        "wait": seconds["wait"] / total,
-        "messages": (seconds["broadcast"] + seconds["reduce"]) / total,
-    }
+    return {"compute": (seconds["statistics"] + seconds["gradients"] + seconds["bound"]) / total,
+            "wait": seconds["wait"] / total,
+            "messages": (seconds["broadcast"] + seconds["reduce"]) / total}  # fmt: skip
 
 
 class Progress:
@@ -31,7 +30,6 @@ class Progress:
         self._last = -EVERY_SECONDS
 
     def __call__(self, fit: Fit) -> None:
-        """Show the iteration that has just ended."""
         now = time.monotonic()
         if not self.live and not fit.stopped and now - self._last < EVERY_SECONDS:
             return
@@ -48,7 +46,6 @@ class Progress:
         self.stream.flush()
 
     def close(self) -> None:
-        """Leave the live line."""
         if self.live:
             self.stream.write("\n")
 
@@ -60,33 +57,21 @@ class Metrics:
     """
 
     def __init__(self, path: str, kept: int) -> None:
-        if kept:
-            keep_records(path, kept)
+        if kept and os.path.isfile(path):
+            with open(path, "r+b") as file:
+                length = 0
+                with suppress(ValueError):  # a line that was cut off
+                    for line in file:
+                        if json.loads(line)["iteration"] > kept or not line.endswith(b"\n"):
+                            break
+                        length += len(line)
+                file.truncate(length)
         self.file = open(path, "a" if kept else "w")  # noqa: SIM115 - closed by `close`
 
     def __call__(self, fit: Fit) -> None:
-        """Write the iteration that has just ended."""
         last = {name: series[-1] for name, series in vars(fit.trace).items()}
         self.file.write(json.dumps({"iteration": fit.iteration, **last, **shares(fit)}) + "\n")
         self.file.flush()
 
     def close(self) -> None:
-        """Close the file."""
         self.file.close()
-
-
-def keep_records(path: str, iterations: int) -> None:
-    """Remove from a file of metrics what a run that was killed wrote after its last checkpoint."""
-    if not os.path.isfile(path):
-        return
-    with open(path, "r+b") as file:
-        length = 0
-        for line in file:
-            try:
-                record = json.loads(line)
-            except ValueError:  # cut off
-                break
-            if not line.endswith(b"\n") or record["iteration"] > iterations:
-                break
-            length += len(line)
-        file.truncate(length)

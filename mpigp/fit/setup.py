@@ -7,52 +7,49 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpigp.data.streams import Stream
+from mpigp.data.datasets import Columns, Stream
+from mpigp.files.model_file import open_model
 from mpigp.fit.loop import Fit
 from mpigp.fit.objective import NAMES, Objective
 from mpigp.fit.options import Mode, Options
-from mpigp.fit.start.initialize import initialize
+from mpigp.fit.start import inducing
+from mpigp.fit.start.pca import pca, random_latent
 from mpigp.fit.start.standardize import standardization
 from mpigp.gp.parameters import Globals
 from mpigp.gp.standardization import Standardization
 from mpigp.gp.statistics import model_of
+from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows, fingerprint
 from mpigp.mpi.evaluator import Evaluator
-from mpigp.mpi.missing import find_patterns
-from mpigp.mpi.rows import Rows
+from mpigp.mpi.rows import Rows, find_patterns
+from mpigp.types import Floats
 
+SIGNAL_TO_NOISE = 100.0  # at the start
+LATENT_VARIANCE = 0.1
 TRIAL = 50  # iterations after which starts are compared, once variance and beta are free
 
 
 class PreparedFit(NamedTuple):
-    """A fit, and how its data were prepared.
-
-    standardized : by "x" and "y", how the columns were; empty where they were not
-    constant : by "x" and "y", the numbers of the constant columns
-    identity : what two fits must have in common for one to continue the other
-    """
+    """A fit, and how its data were prepared."""
 
     fit: Fit
-    standardized: dict[str, Standardization]
-    constant: dict[str, list[int]]
-    identity: dict[str, Any]
+    standardized: dict[str, Standardization]  # by "x" and "y", how the columns were; empty where they were not
+    constant: dict[str, list[int]]  # by "x" and "y", the numbers of the constant columns
+    identity: dict[str, Any]  # what two fits must have in common for one to continue the other
 
 
 def prepare(X: DistributedRows | None, Y: DistributedRows, options: Options, resuming: bool = False) -> PreparedFit:
     """Standardize, initialize, and return the fit at its start. Collective.
 
-    Parameters
-    ----------
-    X : (n, q), the inputs, or None for a GPLVM.   Y : (n, d), the outputs
-        float64 and row-major, or streamed. They are standardized in place, and the fit keeps them; missing entries, of
-        outputs in memory, become zero.
-    options : checked
+    Inputs X (n, q), None for a GPLVM, and outputs Y (n, d) are float64 and row-major, or streamed. They are
+    standardized in place, and the fit keeps them; missing entries, of outputs in memory, become zero.
+
     resuming : a checkpoint is to be loaded into the fit, so there is no start to choose
     """
-    data = fingerprint(X, Y)
-    patterns = find_patterns(Y.comm, Y.local) if options.missing and not isinstance(Y.local, Stream) else None
+    data, filled, patterns = fingerprint(X, Y), Y, None
+    if options.missing and not isinstance(Y.local, Stream):
+        patterns = find_patterns(Y.comm, Y.local)
     standardized, constant = standardize(options.standardize, X, Y)
-    filled = Y
     if patterns is not None and not isinstance(Y.local, Stream):  # by the columns' means, for the start alone
         means = standardization(Y, "center")[0].mean
         filled = Y.with_local(np.where(np.isnan(Y.local), means, Y.local))
@@ -90,6 +87,45 @@ def identity(options: Options, rows: Rows, q: int, data: str) -> dict[str, Any]:
     return given | shape | {"data": data}
 
 
+def initialize(
+    X: DistributedRows | None, Y: DistributedRows, options: Options, seed: int
+) -> tuple[Globals, Columns, Floats | None]:
+    """Return the first globals, and this rank's mu and S (rows, q), from standardized rows. Collective.
+
+    X : (n, q); mu is X, and S None. Or None for a GPLVM: mu and S come by PCA, at random, or from a model file
+    """
+    if X is not None:
+        return first_globals(X, Y, options, seed), X.local, None
+    q, init = options.latent, options.init
+    assert q is not None
+    if init in ("pca", "random"):
+        mu = np.ascontiguousarray(pca(Y, q) if init == "pca" else random_latent(Y.n, Y.share, q, seed))
+        S = np.full(mu.shape, LATENT_VARIANCE)
+    else:
+        with raise_on_all_ranks(Y.comm), open_model(init, n=Y.n, q=q) as model:
+            mu, S = model.latent(*Y.share)
+    return first_globals(Y.with_local(mu), Y, options, seed), mu, S
+
+
+def first_globals(X: DistributedRows, Y: DistributedRows, options: Options, seed: int) -> Globals:
+    """Return the first globals, of inputs or latent means X (n, q) and outputs Y (n, d).
+
+    Lengthscales come from the spread of the inputs: one standard deviation for latent points, √q of them for the inputs
+    of regression, whose distances grow with their number. The variance is that of the outputs, and the noise a
+    hundredth of it.
+    """
+    spread = standardization(X, "scale")[0].scale
+    alpha = 1 / (spread**2 * (X.columns if options.model == "regression" else 1))
+    variance = float(np.mean(standardization(Y, "scale")[0].scale ** 2))
+    if options.placement == "greedy":
+        Z = inducing.greedy(X, options.inducing, alpha, seed)
+    elif options.placement == "kmeans":
+        Z = inducing.kmeans(X, options.inducing, seed)
+    else:
+        Z = inducing.random_rows(X, options.inducing, seed)
+    return Globals(np.ascontiguousarray(Z), variance, alpha, SIGNAL_TO_NOISE / variance)
+
+
 def best_start(objective: Objective, X: DistributedRows | None, Y: DistributedRows, options: Options) -> Globals:
     """Return the globals of the best of `options.restarts` starts, after TRIAL iterations from each. Collective.
 
@@ -97,20 +133,15 @@ def best_start(objective: Objective, X: DistributedRows | None, Y: DistributedRo
     """
     rows = objective.evaluator.rows
     trials = replace(options, max_iter=options.hold + TRIAL)
-
-    def put(mu: Any, S: Any) -> None:
-        if S is not None and rows.S is not None:
-            rows.mu[...], rows.S[...] = mu, S
-
-    best: tuple[float, Globals, Any, Any] | None = None
+    best: Any = None  # a bound, and its start: globals, mu and S
     for number in range(options.restarts):
-        start, mu, S = initialize(X, Y, options, options.seed + number)
-        put(mu, S)
-        trial = Fit(objective, trials, start)
+        start: Any = initialize(X, Y, options, options.seed + number)
+        if rows.S is not None:
+            rows.mu[...], rows.S[...] = start[1:]
+        trial = Fit(objective, trials, start[0])
         trial.run()
         if best is None or trial.bound > best[0]:
-            best = trial.bound, start, mu, S
-    assert best is not None
-    _, start, mu, S = best
-    put(mu, S)
-    return start
+            best = trial.bound, start
+    if rows.S is not None:
+        rows.mu[...], rows.S[...] = best[1][1:]
+    return best[1][0]

@@ -57,26 +57,26 @@ class StopRequests:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.requested = number
 
+    def request(self, answer: object) -> None:
+        """Stop after this iteration if a callback answered True."""
+        self.requested = CALLBACK if answer is True else self.requested
+
     def begin(self) -> None:
         """Start to count iterations: what came before was none."""
         self._last = time.monotonic()
 
     def __call__(self, fit: Fit) -> None:
-        """Stop the fit, where a rank asks for it and it has not ended anyway."""
-        if not fit.stopped:
-            fit.stopped = self.agreed()
-            self.stopped = bool(fit.stopped)
-
-    def agreed(self) -> str:
-        """Return why the fit is to stop, or nothing; the same on every rank. Collective."""
+        """Stop the fit, where a rank asks for it and it has not ended anyway; the same on every rank. Collective."""
         from mpi4py import MPI
 
+        if fit.stopped:
+            return
         now = time.monotonic()
         self._longest, self._last = max(self._longest, now - self._last), now
         late = self.comm.rank == 0 and now + MARGIN * self._longest > self.end
         codes = np.array([self.requested or (TIME_LIMIT if late else 0)])
         self.comm.Allreduce(MPI.IN_PLACE, codes, op=MPI.MAX)
         code = int(codes[0])
-        if code == 0:
-            return ""
-        return REASONS.get(code) or f"{signal.Signals(code).name} was received"
+        self.stopped = code != 0
+        if self.stopped:
+            fit.stopped = REASONS.get(code) or f"{signal.Signals(code).name} was received"

@@ -22,7 +22,7 @@ from mpigp.fit.objective import Objective
 from mpigp.fit.optimizers.gd import GradientDescent
 from mpigp.fit.optimizers.scg import SCG
 from mpigp.fit.options import Options
-from mpigp.fit.start.initialize import initialize
+from mpigp.fit.setup import initialize
 from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import GPLVM
 from mpigp.mpi.distributed_rows import DistributedRows

@@ -8,16 +8,13 @@ from typing import Any, Protocol
 from mpigp.fit.optimizers.gd import GradientDescent
 from mpigp.fit.optimizers.lbfgs import LBFGS
 from mpigp.fit.optimizers.scg import SCG
-from mpigp.mpi.vectors import MultiVector
+from mpigp.mpi.vectors import MultiVector, Objective
 
 
 class Optimizer(Protocol):
-    """Minimizes an objective, which is called with a point (one vector) and a place for the gradient there.
+    """Minimizes an objective, whose value is the same on every rank."""
 
-    The objective returns its value, the same on every rank, and inf where it has none.
-    """
-
-    objective: Callable[[MultiVector, MultiVector], float]
+    objective: Objective
     point: MultiVector
     value: float
     evaluations: int

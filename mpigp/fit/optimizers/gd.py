@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from mpigp.mpi.vectors import MultiVector, VectorSpace
+from mpigp.mpi.vectors import MultiVector, Objective, VectorSpace
 from mpigp.types import Floats
-
-Objective = Callable[[MultiVector, MultiVector], float]
 
 FIRST = 0.1  # the length of the first step of each part
 SHRINK, CHANGE = 0.3, 10.0
@@ -19,7 +16,7 @@ PATIENCE = 60  # failed steps in a row, after which there is no better point
 
 
 class GradientDescent:
-    """Minimise by steps down the gradient, with one step length for the globals and one for the rows.
+    """Minimize by steps down the gradient, with one step length for the globals and one for the rows.
 
     A step length follows the curvature met on the last step (Barzilai and Borwein 1988) by at most a factor of ten;
     both shrink when a step does not lower the value.
@@ -46,7 +43,6 @@ class GradientDescent:
         return math.sqrt(float(self.squares.sum()))
 
     def step(self) -> bool:
-        """Make one iteration; False where no step lowers the value any more."""
         for _ in range(self.patience):
             for to, start, gradient, length in zip(self._trial, self.point, self.gradient, self.lengths, strict=True):
                 np.multiply(gradient, -length, out=to)
@@ -71,14 +67,11 @@ class GradientDescent:
         self.value = value
 
     def vectors(self) -> dict[str, MultiVector]:
-        """Return the blocks that a continuation needs."""
         return {"point": self.point, "gradient": self.gradient}
 
     def numbers(self) -> dict[str, Any]:
-        """Return the numbers that a continuation needs."""
         return {"scalars": np.array([self.value, self.evaluations]), "lengths": self.lengths, "squares": self.squares}
 
     def restore(self, numbers: dict[str, Any]) -> None:
-        """Continue from these numbers; the blocks have been put into `vectors()` already."""
         self.value, self.evaluations = float(numbers["scalars"][0]), int(numbers["scalars"][1])
         self.lengths, self.squares = np.array(numbers["lengths"]), np.array(numbers["squares"])

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpigp.fit.optimizers.wolfe import search
-from mpigp.mpi.vectors import MultiVector, VectorSpace
+from mpigp.mpi.vectors import MultiVector, Objective, VectorSpace
 from mpigp.types import Floats
 
-Objective = Callable[[MultiVector, MultiVector], float]
+DECREASE, CURVATURE = 1e-4, 0.9  # of the Wolfe conditions
+MOST_TRIALS = 25
+LEVEL = 1e-13  # relative differences of values that are rounding
 
 
 class LBFGS:
-    """Minimise by limited-memory BFGS (Nocedal 1980).
+    """Minimize by limited-memory BFGS (Nocedal 1980).
 
     The two-loop recursion needs only dot products of the last k steps s_i, gradient changes y_i, and the gradient g.
     They are kept in a Gram matrix; a trial adds the products of its gradient, and of the direction, with all of them.
@@ -60,7 +62,6 @@ class LBFGS:
         return c
 
     def step(self) -> bool:
-        """Make one iteration; False where no step lowers the value any more."""
         while True:
             c = self.coefficients()
             slope = float(c @ self.gram[-1])
@@ -84,12 +85,10 @@ class LBFGS:
             return value, float(with_basis[0] @ c)
 
         first = 1.0 if self.pairs else min(1.0, 1.0 / self.gradient_norm)
-        found = search(trial, self.value, slope, first)
-        if found is None:
-            return False
-        t, value = found
-        self._accept(t, value, c, slope, **last)
-        return True
+        accepted = search(trial, self.value, slope, first)
+        if accepted is not None:
+            self._accept(*accepted, c, slope, **last)
+        return accepted is not None
 
     def _accept(self, t: float, value: float, c: Floats, slope: float, with_basis: Floats, gg: float) -> None:
         """Take the trial point: with s = t p and y = g_new − g, products with the basis follow by linearity."""
@@ -118,18 +117,81 @@ class LBFGS:
         self.value = value
 
     def vectors(self) -> dict[str, MultiVector]:
-        """Return the blocks that a continuation needs."""
         return {"point": self.point, "basis": self.basis}
 
     def numbers(self) -> dict[str, Any]:
-        """Return the numbers that a continuation needs."""
-        return {
-            "scalars": np.array([self.value, self.evaluations]),
-            "gram": self.gram,
-            "pairs": np.array(self.pairs, int),
-        }
+        scalars = np.array([self.value, self.evaluations])
+        return {"scalars": scalars, "gram": self.gram, "pairs": np.array(self.pairs, int)}
 
     def restore(self, numbers: dict[str, Any]) -> None:
-        """Continue from these numbers; the blocks have been put into `vectors()` already."""
         self.value, self.evaluations = float(numbers["scalars"][0]), int(numbers["scalars"][1])
         self.gram, self.pairs = np.array(numbers["gram"]), [int(place) for place in numbers["pairs"]]
+
+
+class Trial(NamedTuple):
+    """A step t, the value there, and the slope along the direction."""
+
+    t: float
+    value: float
+    slope: float
+
+
+def search(
+    trial: Callable[[float], tuple[float, float]], value: float, slope: float, first: float
+) -> tuple[float, float] | None:
+    """Return a step and the value there, from `value` and `slope` < 0 at 0; None where there is none.
+
+    It meets the strong Wolfe conditions (Nocedal and Wright, Numerical Optimization, algorithms 3.5, 3.6).
+    `trial(t)` returns value and slope at t; a point without a value is inf. The step that is returned was tried last.
+    """
+    start = low = Trial(0.0, value, slope)
+    high: Trial | None = None
+    t = first
+    for _ in range(MOST_TRIALS):
+        now = Trial(t, *trial(t))
+        if not _lower(start, now) or (low.t > 0 and now.value >= low.value and not _level(start, now)):
+            high = now
+        elif abs(now.slope) <= -CURVATURE * slope:
+            return now.t, now.value
+        else:
+            if now.slope * ((high.t if high else math.inf) - now.t) >= 0:
+                high = low
+            low = now
+        t = 4 * t if high is None else _between(low, high)
+        if high is not None and abs(high.t - low.t) <= 1e-12 * max(high.t, low.t):
+            break
+    if low.t == 0:
+        return None
+    if now.t != low.t:
+        low = Trial(low.t, *trial(low.t))
+    return low.t, low.value
+
+
+def _level(start: Trial, now: Trial) -> bool:
+    return abs(now.value - start.value) <= LEVEL * abs(start.value)
+
+
+def _lower(start: Trial, now: Trial) -> bool:
+    """Whether the value has fallen enough; where rounding hides it, whether the slope says so (Hager, Zhang 2005)."""
+    if _level(start, now):
+        return now.slope <= (2 * DECREASE - 1) * start.slope
+    return now.value <= start.value + DECREASE * now.t * start.slope
+
+
+def _between(low: Trial, high: Trial) -> float:
+    """Return the minimum of the cubic through both ends, kept off them; the middle where there is none."""
+    width = high.t - low.t
+    middle = low.t + 0.5 * width
+    if not (math.isfinite(high.value) and math.isfinite(high.slope)):
+        return low.t + 0.1 * width
+    d1 = low.slope + high.slope - 3 * (low.value - high.value) / (low.t - high.t)
+    square = d1 * d1 - low.slope * high.slope
+    if square < 0:
+        return middle
+    d2 = math.copysign(math.sqrt(square), width)
+    denominator = high.slope - low.slope + 2 * d2
+    if denominator == 0:
+        return middle
+    t = high.t - width * (high.slope + d2 - d1) / denominator
+    inner, outer = sorted((low.t + 0.1 * width, low.t + 0.9 * width))
+    return min(max(t, inner), outer) if math.isfinite(t) else middle

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from mpigp.mpi.vectors import MultiVector, VectorSpace
-
-Objective = Callable[[MultiVector, MultiVector], float]
+from mpigp.mpi.vectors import MultiVector, Objective, VectorSpace
 
 SIGMA = 1e-4
 LEAST, MOST = 1e-15, 1e15  # of the damping
@@ -18,7 +15,7 @@ PATIENCE = 60  # failed steps in a row, after which there is no better point
 
 
 class SCG:
-    """Minimise along conjugate directions p; the curvature along p comes from a second gradient, damped by λ.
+    """Minimize along conjugate directions p; the curvature along p comes from a second gradient, damped by λ.
 
     An iteration is one accepted step: an evaluation for the curvature, and one for each try.
     """
@@ -42,7 +39,6 @@ class SCG:
         self.gg, self.slope, self.length2 = gg, -gg, gg
 
     def step(self) -> bool:
-        """Make one iteration; False where no step lowers the value any more."""
         if not self.length2 > 0:
             return False
         curvature = self._curvature()
@@ -95,15 +91,12 @@ class SCG:
             self._descend(gg)
 
     def vectors(self) -> dict[str, MultiVector]:
-        """Return the blocks that a continuation needs."""
         return {"point": self.point, "gradient": self.gradient, "direction": self.direction}
 
     def numbers(self) -> dict[str, Any]:
-        """Return the numbers that a continuation needs."""
         scalars = [self.value, self.evaluations, self.damping, self.gg, self.slope, self.length2]
         return {"scalars": np.array(scalars, float)}
 
     def restore(self, numbers: dict[str, Any]) -> None:
-        """Continue from these numbers; the blocks have been put into `vectors()` already."""
         self.value, evaluations, self.damping, self.gg, self.slope, self.length2 = map(float, numbers["scalars"])
         self.evaluations = int(evaluations)

@@ -24,7 +24,6 @@ EXPLAINED = 1e-10
 
 def random_rows(X: DistributedRows, m: int, seed: int) -> Floats:
     """Return m distinct rows, drawn by their numbers from the seed alone, in the order of the data."""
-    _check(X.n, m)
     return X.take(_draw(X.n, m, seed))
 
 
@@ -39,15 +38,10 @@ def greedy(X: DistributedRows, m: int, alpha: Floats, seed: int = 0) -> Floats:
     It covers the inputs evenly, their rim first: too few points for such lengthscales leave the crowd unexplained.
     Of more than 20,000 rows only so many are looked at, drawn from the seed and the same on any number of ranks: every
     rank holds these, and its share of L. When they are all explained, the rest of Z are random ones of them.
-
-    Parameters
-    ----------
-    alpha : (q,), the ARD weights
     """
     from mpi4py import MPI
 
-    _check(X.n, m)
-    comm, looked_at = X.comm, min(X.n, max(GREEDY_ROWS, m))
+    comm, looked_at = X.comm, max(m, min(X.n, GREEDY_ROWS))
     candidates = X.take(_draw(X.n, looked_at, seed))
     chosen: list[int] = []
     with threadpool_limits(limits=1, user_api="blas"):
@@ -101,8 +95,6 @@ def _sums_and_counts(rows: Floats, Z: Floats, origin: Floats) -> Floats:
 class _Factor:
     """A rank's columns of the pivoted Cholesky factor L (m, candidates), chunk by chunk, and conditional variances.
 
-    Parameters
-    ----------
     points : (candidates, q), √α x of all ranks' candidates
     """
 
@@ -112,11 +104,9 @@ class _Factor:
         self.stops = [share(count, rank, comm.size).stop for rank in range(comm.size)]
         self.start, stop = share(count, comm.rank, comm.size)
         self.chunk = chunk_rows(count)
-        chunks = [
-            points[first : min(stop, first + self.chunk)].T.copy() for first in range(self.start, stop, self.chunk)
-        ]
-        self.transposed = chunks
-        self.L = [np.empty((m, chunk.shape[1])) for chunk in chunks]
+        firsts = range(self.start, stop, self.chunk)
+        self.transposed = [points[first : min(stop, first + self.chunk)].T.copy() for first in firsts]
+        self.L = [np.empty((m, chunk.shape[1])) for chunk in self.transposed]
         self.variances = np.ones(stop - self.start)
 
     def least_explained(self) -> tuple[float, int]:
@@ -146,11 +136,8 @@ class _Factor:
         self.steps += 1
 
 
-def _check(n: int, m: int) -> None:
-    if m > n:
-        raise InputError(f"inducing: is {m}, but there are {n} rows: give at most as many inducing points as rows")
-
-
 def _draw(n: int, m: int, seed: int) -> Integers:
     """Return m of the numbers below n, in order."""
+    if m > n:
+        raise InputError(f"inducing: is {m}, but there are {n} rows: give at most as many inducing points as rows")
     return np.sort(np.random.default_rng([seed, ROWS_STREAM]).choice(n, m, replace=False, shuffle=False))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import scipy
 from threadpoolctl import threadpool_limits
 
 from mpigp.chunks import Share, chunk_rows
-from mpigp.data.streams import blocks
+from mpigp.data.datasets import blocks
 from mpigp.errors import InputError
 from mpigp.fit.start.standardize import power_of_two, standardization
 from mpigp.mpi.distributed_rows import DistributedRows
@@ -40,15 +42,16 @@ def pca(Y: DistributedRows, q: int) -> Floats:
     """
     d = Y.columns
     if q > d:
-        raise InputError(
-            f"latent: is {q}, but the data have {d} columns and so no more principal components: "
-            f"set init to random, or latent to {d} or less"
-        )
+        raise InputError(f"latent: is {q}, but the data have {d} columns and so no more principal components: "
+                         f"set init to random, or latent to {d} or less")  # fmt: skip
     mean = standardization(Y, "center")[0].mean
     low, high = Y.extremes()
     centered = _Centered(Y, mean, power_of_two(np.maximum(high - mean, mean - low).max()))
     with threadpool_limits(limits=1, user_api="blas"):
-        values, directions = _directions(centered, q) if d <= COVARIANCE_COLUMNS else _sketched(centered, q)
+        if d <= COVARIANCE_COLUMNS:
+            values, directions = _leading(Y.comm, centered.covariance(), np.eye(d), q)
+        else:
+            values, directions = _sketched(centered, q)
         mu = centered.project(directions)
     standardization(Y.with_local(mu), "scale")[0].apply(mu)
     missing = values <= NO_VARIANCE * values[0]
@@ -57,56 +60,46 @@ def pca(Y: DistributedRows, q: int) -> Floats:
     return mu
 
 
-class _Centered:
+class _Centered(NamedTuple):
     """The rows c = (Y − mean) / unit, all below 2 in magnitude, made chunk by chunk."""
 
-    def __init__(self, Y: DistributedRows, mean: Floats, unit: Floats) -> None:
-        self.comm, self.n, self.Y, self.mean, self.unit = Y.comm, Y.n, Y, mean, unit
-        self.d = Y.columns
+    Y: DistributedRows
+    mean: Floats
+    unit: Floats
 
     def of(self, Y: Floats) -> Floats:
         return (Y - self.mean) / self.unit
 
     def covariance(self) -> Floats:
         """Return Σ c cᵀ (d, d)."""
-
-        def sums(Y: Floats) -> Floats:
-            c = self.of(Y)
-            return c.T @ c
-
-        return self.Y.sum(sums, np.full((self.d, self.d), 4.0 * self.n))
+        bound = np.full((self.Y.columns, self.Y.columns), 4.0 * self.Y.n)
+        return self.Y.sum(lambda Y: (c := self.of(Y)).T @ c, bound)
 
     def times(self, W: Floats) -> Floats:
         """Return Σ c cᵀ W (d, k) for orthonormal columns W (d, k), so that |cᵀ w| ≤ ‖c‖ ≤ 2 √d."""
-
-        def sums(Y: Floats) -> Floats:
-            c = self.of(Y)
-            return c.T @ (c @ W)
-
-        return self.Y.sum(sums, np.full(W.shape, 4.0 * self.n * self.d**0.5))
+        bound = np.full(W.shape, 4.0 * self.Y.n * self.Y.columns**0.5)
+        return self.Y.sum(lambda Y: (c := self.of(Y)).T @ (c @ W), bound)
 
     def project(self, directions: Floats) -> Floats:
         """Return this rank's cᵀ directions, (rows, q)."""
-        result, chunk = np.empty((len(self.Y.local), directions.shape[1])), chunk_rows(self.n)
+        result, chunk = np.empty((len(self.Y.local), directions.shape[1])), chunk_rows(self.Y.n)
         for origin, (Y,) in blocks(self.Y.local):
             for first in range(0, len(Y), chunk):
                 result[origin + first : origin + first + chunk] = self.of(Y[first : first + chunk]) @ directions
         return result
 
 
-def _directions(centered: _Centered, q: int) -> tuple[Floats, Floats]:
-    """Return the q largest eigenvalues (q,) of Σ c cᵀ and their eigenvectors (d, q)."""
-    return _leading(centered.comm, centered.covariance(), np.eye(centered.d), q)
-
-
 def _sketched(centered: _Centered, q: int) -> tuple[Floats, Floats]:
-    """Return nearly the same from a random range finder with power iterations (Halko, Martinsson and Tropp 2011)."""
-    width = min(centered.d, 2 * q + 10)
-    W = np.random.default_rng([0, LATENT_STREAM]).standard_normal((centered.d, width))
+    """Return nearly the q largest eigenvalues (q,) of Σ c cᵀ and their eigenvectors (d, q).
+
+    By a random range finder with power iterations (Halko, Martinsson and Tropp 2011).
+    """
+    comm, d = centered.Y.comm, centered.Y.columns
+    W = np.random.default_rng([0, LATENT_STREAM]).standard_normal((d, min(d, 2 * q + 10)))
     for _ in range(POWER_ITERATIONS):
-        W = centered.times(_orthonormal(centered.comm, W))
-    W = _orthonormal(centered.comm, W)
-    return _leading(centered.comm, W.T @ centered.times(W), W, q)
+        W = centered.times(_orthonormal(comm, W))
+    W = _orthonormal(comm, W)
+    return _leading(comm, W.T @ centered.times(W), W, q)
 
 
 def _orthonormal(comm: Comm, W: Floats) -> Floats:

@@ -27,14 +27,8 @@ def standardization(values: DistributedRows, mode: Mode) -> tuple[Standardizatio
 
     where NaN entries are missing: they take no part, and n is the number of those that are there.
 
-    Parameters
-    ----------
-    mode : "scale" for both, "center" for mean zero alone (scale 1), "none" for the columns as they are
-
-    Returns
-    -------
-    standardization : mean (columns,) and scale (columns,); the scale of a constant column is 1
-    constant : the numbers of the columns whose variance is zero up to rounding; none are looked for in mode "none"
+    In mode "center" the scale (columns,) is 1, as that of a constant column always is; in mode "none" the columns stay
+    as they are, and no constant ones are looked for.
     """
     n, columns = values.n, values.columns
     if mode == "none":

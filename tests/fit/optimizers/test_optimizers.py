@@ -11,7 +11,7 @@ from mpi4py import MPI
 from scipy.optimize import minimize, rosen, rosen_der
 
 from mpigp.fit.optimizers import OPTIMIZERS
-from mpigp.fit.optimizers.wolfe import CURVATURE, DECREASE, search
+from mpigp.fit.optimizers.lbfgs import CURVATURE, DECREASE, search
 from mpigp.mpi.vectors import MultiVector, VectorSpace
 
 SPACE = VectorSpace(MPI.COMM_SELF, shared=3, segments=2, rows_local=40, width=2, chunk=16)
