@@ -62,7 +62,8 @@ class Cluster(Evaluator):
         super().__init__(comm, GPLVM(), rows, m, rows.mu.shape[1])
         self.way = way
         self.whole = next(rows.blocks())
-        self.borders = [node * rows.chunks // nodes for node in range(nodes + 1)]  # of the nodes' chunks
+        chunks = -(-len(rows.Y) // rows.chunk)
+        self.borders = [node * chunks // nodes for node in range(nodes + 1)]  # of the nodes' chunks
         self.dead: frozenset[int] = frozenset()
         self._sent: dict[int, Message] = {}  # the last of each node; kept where it may be used again
         self._terms: dict[int, Terms] = {}  # the same, read when it is

@@ -204,7 +204,7 @@ def picture(found: Found) -> Figure:
     """Return the errors, and which digits the GPLVMs take for which, by their densities."""
     from matplotlib.figure import Figure
 
-    from mpigp.report.palette import COLORS
+    from mpigp.report.figures import COLORS
 
     figure = Figure(figsize=(9, 4), layout="constrained")
     bars, confusion = figure.subplots(1, 2, width_ratios=[1, 1.1])

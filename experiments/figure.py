@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from experiments.cluster import WAYS
 from experiments.failures import Run, Study, checked, select
-from mpigp.report.palette import COLORS
+from mpigp.report.figures import COLORS
 
 WIDE = 20.0  # a range of bounds that needs a logarithmic axis
 BEGINNING = 0.05  # of the iterations: the bound rises so far in these that nothing else could be seen

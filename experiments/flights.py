@@ -204,7 +204,7 @@ def picture(found: Found) -> Figure:
     """Return both scores of every method against the number of training rows."""
     from matplotlib.figure import Figure
 
-    from mpigp.report.palette import COLORS
+    from mpigp.report.figures import COLORS
 
     figure = Figure(figsize=(9, 4), layout="constrained")
     for name, title, axes in zip(("rmse", "nlpd"), ("RMSE, minutes", "NLPD, nats"), figure.subplots(1, 2), strict=True):

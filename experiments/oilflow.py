@@ -185,7 +185,7 @@ def picture(found: Found) -> Figure:
     """Return both latent spaces, their ARD weights, and the bounds as they rise."""
     from matplotlib.figure import Figure
 
-    from mpigp.report.palette import COLORS, PALE
+    from mpigp.report.figures import COLORS, PALE
 
     runs, labels = found["runs"], found["runs"]["labels"]
     best = max(runs["ours"], key=lambda run: run["bound"])

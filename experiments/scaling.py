@@ -21,7 +21,6 @@ from mpigp.errors import InputError
 from mpigp.mpi.processes import SIZE_VARIABLES
 from mpigp.mpi.timers import GROUPS
 from mpigp.scaling import study as studies
-from mpigp.scaling.problem import Problem
 from mpigp.scaling.summary import summary
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def conduct(comm: Comm | None, study: Study, source: Source, threads: int) -> Fo
     for model, (q, d) in PROBLEMS.items():
         for kind in studies.KINDS:
             n = rows if kind == "strong" else rows // counts[-1]
-            problem = Problem(model, n, study.inducing, q, d)
+            problem = studies.Problem(model, n, study.inducing, q, d)
             with tempfile.TemporaryDirectory(prefix="mpigp-experiment-") as name:
                 options = studies.Options(
                     kind=kind, ranks=counts, problem=problem, data=None, names=("X", "Y"), threads=threads,
@@ -115,7 +114,7 @@ def picture(found: Found) -> Figure:
     """Return a panel for each question, with a colour for each model."""
     from matplotlib.figure import Figure
 
-    from mpigp.report.palette import COLORS, PALE
+    from mpigp.report.figures import COLORS, PALE
 
     figure = Figure(figsize=(10, 3.6), layout="constrained")
     strong, weak, spread = figure.subplots(1, 3)

@@ -23,10 +23,7 @@ RESTARTS = 3  # of a job that died as a whole
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and that knows its subcommands.
-
-    subcommands : their parsers by name; empty for a command without any
-    """
+    """A parser whose errors are one line, and that has the parsers of its subcommands, if any, by name."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, allow_abbrev=False)
@@ -70,28 +67,23 @@ def build_parser(called: Collection[str] = tuple(COMMANDS)) -> Parser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
-        if name in called:
-            add_command(command, importlib.import_module(f"mpigp.commands.{name}"))
+        if name not in called:
+            continue
+        module = importlib.import_module(f"mpigp.commands.{name}")
+        command.description = module.__doc__
+        module.add_arguments(command)
+        for leaf in command.leaves():
+            leaf.add_argument("--json", action="store_true", help="make the last line of output one JSON object")
+            leaf.add_argument("--config", metavar="FILE.toml", help="take options from this file; flags override it")
+            if module.PARALLEL:
+                leaf.add_argument("--threads", type=positive, default=default_threads(os.environ), metavar="T",
+                                  help="threads of a rank (default: SLURM_CPUS_PER_TASK, or 1)")  # fmt: skip
     return parser
 
 
-def add_command(command: Parser, module: Any) -> None:
-    """Give the parser of a command the arguments of its module, and those of all commands."""
-    command.description = module.__doc__
-    module.add_arguments(command)
-    for leaf in command.leaves():
-        leaf.add_argument("--json", action="store_true", help="make the last line of output one JSON object")
-        leaf.add_argument("--config", metavar="FILE.toml", help="take options from this file; flags override it")
-        if module.PARALLEL:
-            leaf.add_argument("--threads", type=positive, default=default_threads(os.environ), metavar="T",
-                              help="threads of a rank (default: SLURM_CPUS_PER_TASK, or 1)")  # fmt: skip
-
-
 def find_command(argv: list[str], parser: Parser) -> tuple[int, Parser]:
-    """Return the place in `argv` behind the words that name the command, and the parser of that command.
-
-    Where `argv` names none, these are 0 and a parser that has subcommands.
-    """
+    """Return the place in `argv` behind the words that name the command, and the command's parser; 0 and a parser that
+    has subcommands where `argv` names none."""
     place = 0
     while parser.subcommands:
         found = next((at for at in range(place, len(argv)) if argv[at] in parser.subcommands), None)

@@ -29,17 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--labels", metavar="COLUMN", help="the column of classes, integers or text")
     add("--format", choices=list(FORMATS), help="what the input is (default: by its name)")
     add("--delimiter", metavar="CHARACTER", help="CSV: between fields; may be 'tab' (default: by the name)")
-    add(
-        "--header",
-        choices=["auto", "yes", "no"],
-        default="auto",
-        help="CSV: does the first row name columns?",
-    )
-    add(
-        "--dtype",
-        choices=["float32", "float64"],
-        help="numbers on disk (default: float32 if that loses nothing)",
-    )
+    add("--header", choices=["auto", "yes", "no"], default="auto", help="CSV: does the first row name columns?")
+    add("--dtype", choices=["float32", "float64"], help="numbers on disk (default: float32 if that loses nothing)")
 
 
 def names(text: str | None) -> list[str] | None:

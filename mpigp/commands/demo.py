@@ -49,11 +49,17 @@ def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     say(f"A GPLVM of them, on two ranks. {plan}")
     with FaultInjector(metrics, VICTIM if survives else None, MOMENT) as injector:
         step("--ranks", "2", *learn, "-o", model, "--metrics", metrics)
-    left = ranks_left(model)
-    say(outcome(injector.killed_at, left))
+    with open_model(model) as file:
+        timing = file.timing()
+    assert timing is not None
+    left = len(timing.rows)
+    how = "the other went on alone" if left == 1 else "the whole job died of it, and was started again"
+    killed = f"Rank {VICTIM} was killed after iteration {injector.killed_at}; {how}."
+    say("No rank was killed." if injector.killed_at is None else killed)
     say("The same fit on one rank, in which nobody dies.")
     step(*learn, "-o", undisturbed)
-    same = equal_bits(model, undisturbed)
+    with open_model(model) as first, open_model(undisturbed) as second:
+        same = first.bits() == second.bits()
     say("Both models have the same bits." if same else "The models DIFFER: please report this.")
     step("report", model, "-o", page, "--data", data, "--metrics", metrics)
     seconds = time.monotonic() - began
@@ -75,25 +81,3 @@ def step(*words: str) -> None:
     code = subprocess.run([sys.executable, "-m", "mpigp", *words]).returncode
     if code != 0:
         sys.exit(code)
-
-
-def ranks_left(model: str) -> int:
-    """Return how many ranks there were when a model was written."""
-    with open_model(model) as file:
-        timing = file.timing()
-    assert timing is not None
-    return len(timing.rows)
-
-
-def outcome(killed_at: int | None, left: int) -> str:
-    """Return what happened to the fit, in a sentence."""
-    if killed_at is None:
-        return "No rank was killed."
-    how = "the other went on alone" if left == 1 else "the whole job died of it, and was started again"
-    return f"Rank {VICTIM} was killed after iteration {killed_at}; {how}."
-
-
-def equal_bits(one: str, other: str) -> bool:
-    """Return whether two models learned the same, bit for bit."""
-    with open_model(one) as first, open_model(other) as second:
-        return first.bits() == second.bits()

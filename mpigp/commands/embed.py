@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from typing import Any
+
+import h5py
 
 from mpigp.chunks import share
 from mpigp.data.hdf5 import dataset, read_rows, reading
@@ -32,22 +35,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     """Read, embed, write."""
+    return apply(arguments, comm, embed, "embedded")
+
+
+def apply(arguments: argparse.Namespace, comm: Comm, method: Callable, done: str) -> dict[str, Any]:
+    """Read, apply `embed` or `reconstruct` of mpigp.gp.embedding, and write what it returns."""
     n, posterior, candidates, Y = read(arguments, comm)
-    comm.Barrier()
-    start = time.perf_counter()
-    found = embed(posterior, candidates, Y, arguments.threads)
-    comm.Barrier()
-    seconds = time.perf_counter() - start
-    mu, S, bound = (DistributedRows(comm, n, values) for values in found)
-    write(arguments.output, comm, {**latent_section(mu, S), "bound": bound})
-    return say(arguments, comm, n, seconds, "embedded")
-
-
-def say(arguments: argparse.Namespace, comm: Comm, n: int, seconds: float, done: str) -> dict[str, Any]:
-    """Print what was done, and return the figures."""
+    found, seconds = timed(comm, method, posterior, candidates, Y, arguments.threads)
+    rows = {name: DistributedRows(comm, n, values) for name, values in found._asdict().items()}
+    write(arguments.output, comm, latent_section(rows.pop("mu"), rows.pop("S")) | rows if "mu" in rows else rows)
     if comm.rank == 0:
         print(f"{arguments.output}: {n} rows {done} in {seconds:.3g} s")
     return {"n": n, "seconds": seconds, "ranks": comm.size, "threads": arguments.threads}
+
+
+def timed(comm: Comm, method: Callable, *arguments: Any) -> tuple[Any, float]:
+    """Return what a method returns, and the seconds from its beginning on all ranks to its end on all."""
+    comm.Barrier()
+    start = time.perf_counter()
+    found = method(*arguments)
+    comm.Barrier()
+    return found, time.perf_counter() - start
 
 
 def read(arguments: argparse.Namespace, comm: Comm) -> tuple[int, Posterior, Candidates, Floats]:
@@ -61,17 +69,17 @@ def read(arguments: argparse.Namespace, comm: Comm) -> tuple[int, Posterior, Can
                 raise InputError(f"{arguments.model}: is a {posterior.model} model: only a GPLVM has latent points")
             candidates = model.candidates()
         with reading(arguments.new) as file:
-            item = dataset(file, arguments.y, 2, f"give the outputs of the model, (n, {posterior.d})")
-            if item.shape[1] != posterior.d:
-                raise InputError(
-                    f"{arguments.new}: {item.name}: has {item.shape[1]} columns: the outputs of {arguments.model} have "
-                    f"{posterior.d}"
-                )
-            if not len(item):
-                raise InputError(f"{arguments.new}: {item.name}: has no rows: give at least one")
-            return (
-                len(item),
-                posterior,
-                candidates,
-                read_rows(item, *share(len(item), comm.rank, comm.size), missing=True),
-            )
+            give = f"give the outputs of the model, (n, {posterior.d})"
+            item = rows_for(dataset(file, arguments.y, 2, give), posterior.d, f"the outputs of {arguments.model}")
+            Y = read_rows(item, *share(len(item), comm.rank, comm.size), missing=True)
+            return len(item), posterior, candidates, Y
+
+
+def rows_for(item: h5py.Dataset, columns: int, model: str) -> h5py.Dataset:
+    """Return a dataset of new rows, which must have at least one, and the columns that those of the model have."""
+    where = f"{item.file.filename}: {item.name}"
+    if item.shape[1] != columns:
+        raise InputError(f"{where}: has {item.shape[1]} columns: {model} have {columns}")
+    if not len(item):
+        raise InputError(f"{where}: has no rows: give at least one")
+    return item

@@ -9,13 +9,11 @@ from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpigp import native
 from mpigp.chunks import Share
-from mpigp.data.datasets import DataSets, find
+from mpigp.data.datasets import Columns, DataSets, find
 from mpigp.data.hdf5 import reading
-from mpigp.data.streams import Columns
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable
 from mpigp.files.gather import write
@@ -28,7 +26,8 @@ from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.evaluator import Evaluation, EvaluationFailed, Evaluator
 from mpigp.mpi.rows import Rows
-from mpigp.types import Comm
+from mpigp.mpi.timers import PHASES
+from mpigp.types import Comm, Floats
 
 PARALLEL = True
 
@@ -80,10 +79,16 @@ def evaluate(arguments: argparse.Namespace, comm: Comm, files: ExitStack) -> dic
     rows = Rows(comm, n, mu, S, Y)
     evaluator = Evaluator(comm, model, rows, m, q, arguments.threads)
 
-    evaluation, seconds, by_phase = timed(evaluator, parameters, jitter, arguments)
+    try:
+        evaluation, seconds, phases = timed(evaluator, parameters, jitter, arguments.repeat)
+    except EvaluationFailed as error:
+        raise InputError(f"{arguments.params}: {error}: move the inducing points apart, or change alpha") from error
+    if arguments.repeat:
+        del seconds[0], phases[0]
     if arguments.output is not None:
         write_gradients(arguments.output, comm, evaluation, rows)
-    ranks = by_rank(comm, by_phase, share.rows)
+    medians = {name: statistics.median(each[name] for each in phases) for name in PHASES}
+    ranks = by_rank(comm, medians, share.rows)
     alone = comm.rank == 0 and arguments.repeat > 0
     algebra = algebra_seconds(evaluator, parameters, jitter, arguments.repeat) if alone else None
     choice.tell(comm)
@@ -103,42 +108,29 @@ def evaluate(arguments: argparse.Namespace, comm: Comm, files: ExitStack) -> dic
 
 
 def timed(
-    evaluator: Evaluator, parameters: Globals, jitter: float, arguments: argparse.Namespace
-) -> tuple[Evaluation, list[float], dict[str, float]]:
-    """Return the evaluation, the seconds of each that counts, and the median seconds of each phase."""
+    evaluator: Evaluator, parameters: Globals, jitter: float, repeat: int
+) -> tuple[Evaluation, list[float], list[dict[str, float]]]:
+    """Evaluate 1 + `repeat` times; return the last evaluation, the seconds of each, and those of its phases."""
     seconds, by_phase = [], []
-    try:
-        for _ in range(1 + arguments.repeat):
-            evaluator.phases.clear()
-            start = time.perf_counter()
-            evaluation = evaluator(parameters, jitter)
-            seconds.append(time.perf_counter() - start)
-            by_phase.append(evaluator.phases.seconds)
-    except EvaluationFailed as error:
-        raise InputError(f"{arguments.params}: {error}: move the inducing points apart, or change alpha") from error
-    if arguments.repeat:
-        del seconds[0], by_phase[0]
-    names = evaluator.phases.seconds
-    return evaluation, seconds, {name: statistics.median(each[name] for each in by_phase) for name in names}
+    for _ in range(1 + repeat):
+        evaluator.phases.clear()
+        start = time.perf_counter()
+        evaluation = evaluator(parameters, jitter)
+        seconds.append(time.perf_counter() - start)
+        by_phase.append(evaluator.phases.seconds)
+    return evaluation, seconds, by_phase
 
 
 def algebra_seconds(evaluator: Evaluator, parameters: Globals, jitter: float, repeat: int) -> float:
-    """Return the seconds that a rank's matrices of size m take in an evaluation: however many ranks, each makes them.
-
-    They are those of an evaluation of a single row by this rank alone, without the master's.
-    """
+    """Return the seconds of a rank's matrices of size m, which each rank makes: those of an evaluation of a single row
+    by this rank alone, without the master's."""
     from mpi4py import MPI
 
     S = None if evaluator.rows.S is None else np.ones((1, evaluator.q))
     row = Rows(MPI.COMM_SELF, 1, parameters.Z[:1].copy(), S, np.ones((1, evaluator.d)))
     alone = Evaluator(MPI.COMM_SELF, evaluator.model, row, evaluator.m, evaluator.q)
-    seconds = []
-    for _ in range(1 + repeat):
-        alone.phases.clear()
-        start = time.perf_counter()
-        alone(parameters, jitter)
-        seconds.append(time.perf_counter() - start - alone.phases.seconds["bound"])
-    return statistics.median(seconds)
+    _, seconds, by_phase = timed(alone, parameters, jitter, repeat)
+    return statistics.median(all_ - phases["bound"] for all_, phases in zip(seconds, by_phase, strict=True))
 
 
 def chosen_model(arguments: argparse.Namespace, params: ModelFile) -> Model:
@@ -153,13 +145,11 @@ def chosen_model(arguments: argparse.Namespace, params: ModelFile) -> Model:
 
 def read(
     params: ModelFile, sets: DataSets, share: Share, q: int, stream: bool
-) -> tuple[Columns, NDArray[np.float64] | None, Columns]:
+) -> tuple[Columns, Floats | None, Columns]:
     """Return these rows of mu, S and Y, in the model's units."""
-    if sets.X is not None and sets.X.shape[1] != q:
-        raise InputError(
-            f"{params.name}: /Z: has {q} columns, and {sets.X.name} of {sets.X.file.filename} has "
-            f"{sets.X.shape[1]}: they must agree"
-        )
+    if sets.X is not None and sets.q != q:
+        other = f"{sets.X.name} of {sets.X.file.filename} has {sets.q}"
+        raise InputError(f"{params.name}: /Z: has {q} columns, and {other}: they must agree")
     params.sizes |= {"n": sets.n, "d": sets.Y.shape[1]}
     latent = params.latent(*share) if sets.X is None else None
     X, Y = sets.rows(share, stream)

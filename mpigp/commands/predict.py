@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import time
 from typing import Any
 
 import h5py
 import numpy as np
 
 from mpigp.chunks import Share, share
+from mpigp.commands.embed import rows_for, timed
 from mpigp.data.hdf5 import dataset, read_rows, reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable
@@ -28,9 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `mpigp predict`."""
     add = parser.add_argument
     add("model", metavar="MODEL", help="what `mpigp fit` wrote")
-    add(
-        "new", metavar="NEW", help="HDF5 file with /X (n, q), and where they are known /X_variance (n, q) and /Y (n, d)"
-    )
+    add("new", metavar="NEW", help="HDF5 file with /X (n, q), and where known /X_variance (n, q) and /Y (n, d)")
     add("-o", "--output", required=True, metavar="PRED", help="the HDF5 file to write")
     add("--samples", type=int, default=0, metavar="K", help="also write K joint draws of the function")
     add("--seed", type=int, default=0, metavar="S", help="of the draws (default 0)")
@@ -53,15 +51,10 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
             n, X, X_variance, Y = read(arguments, file, posterior, comm)
             everything = read_rows(file[arguments.x], 0, n) if arguments.samples and comm.rank == 0 else None
 
-    comm.Barrier()
-    start = time.perf_counter()
     if X_variance is None:
-        found = posterior.predict(X, arguments.threads)
+        found, seconds = timed(comm, posterior.predict, X, arguments.threads)
     else:
-        found = posterior.predict_uncertain(X, X_variance, arguments.threads)
-    comm.Barrier()
-    seconds = time.perf_counter() - start
-
+        found, seconds = timed(comm, posterior.predict_uncertain, X, X_variance, arguments.threads)
     figures: dict[str, Any] = {"n": n, "seconds": seconds, "ranks": comm.size, "threads": arguments.threads}
     if Y is not None:
         figures |= scores(comm, n, found, Y)
@@ -81,12 +74,8 @@ def read(
 ) -> tuple[int, Floats, Floats | None, Floats | None]:
     """Return the number of rows, and this rank's X, X_variance and Y; the last two where the file has them."""
     item = dataset(file, arguments.x, 2, f"`predict` needs the inputs of the model, (n, {posterior.q})")
-    n = len(item)
+    n = len(rows_for(item, posterior.q, f"the inputs of {arguments.model}"))
     where = f"{file.filename}: {item.name}"
-    if item.shape[1] != posterior.q:
-        raise InputError(f"{where}: has {item.shape[1]} columns: the inputs of {arguments.model} have {posterior.q}")
-    if n == 0:
-        raise InputError(f"{where}: has no rows: give at least one")
     if arguments.samples and n > JOINT_ROWS:
         raise InputError(f"{where}: has {n} rows: --samples draws at {JOINT_ROWS} at most: give fewer rows")
     if arguments.samples and f"{arguments.x}_variance" in file:
@@ -108,7 +97,6 @@ def read_beside(file: h5py.File, name: str, shape: tuple[int, int], part: Share,
         return None
     item = dataset(file, name, 2, f"make it {shape}, or leave it out")
     if item.shape != shape:
-        raise InputError(
-            f"{file.filename}: {item.name}: has shape {item.shape}: with this model and X it must be {shape}"
-        )
+        where = f"{file.filename}: {item.name}"
+        raise InputError(f"{where}: has shape {item.shape}: with this model and X it must be {shape}")
     return read_rows(item, *part)

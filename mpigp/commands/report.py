@@ -12,12 +12,11 @@ from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
 from mpigp.files.model_file import ModelFile, open_model
-from mpigp.report.fitted import Fitted, read_fitted
-from mpigp.report.labels import Labels, find_labels, read_labels
-from mpigp.report.metrics import read_metrics
+from mpigp.report.comparison import Labels, Predictions, predictions, read_labels
+from mpigp.report.figures import Figures
+from mpigp.report.fitted import Fitted, read_fitted, read_metrics
 from mpigp.report.page import render
 from mpigp.report.panels import Report, describe
-from mpigp.report.predictions import Predictions, predictions
 
 PARALLEL = False
 
@@ -37,42 +36,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     """Read all, then write."""
-    check(arguments)
+    for option in ("labels", "x", "y"):
+        if getattr(arguments, option) and not arguments.data:
+            raise InputError(f"--{option}: names a dataset of --data, which is missing: give both")
+    check_outputs(arguments, *filter(None, (arguments.model, arguments.data, arguments.metrics)))
     with open_model(arguments.model) as file:
         fitted = read_fitted(file)
         metrics = read_metrics(arguments.metrics, file) if arguments.metrics else None
         labels, predicted = compare(arguments, file, fitted) if arguments.data else (None, None)
     report = Report(fitted, labels, predicted, metrics)
     drawn = describe(report)
-    written = [arguments.output]
-    with replacing(arguments.output) as temporary:
-        temporary.write_text(render(report, drawn), "utf-8")
+    return figures(report) | {"written": write(arguments, render(report, drawn), drawn)}
+
+
+def check_outputs(arguments: argparse.Namespace, *inputs: str) -> None:
+    """Refuse a page or a folder of pictures that cannot be written, and to begin without what draws the pictures."""
+    if arguments.output is not None:
+        check_writable(arguments.output, *inputs)
+    if not arguments.png:
+        return
+    if find_spec("matplotlib") is None:
+        raise InputError("--png: needs matplotlib: pip install 'mpigp[report]'")
+    if not Path(arguments.png).is_dir():
+        raise InputError(f"{arguments.png}: is no folder: create it, or choose another with --png")
+    check_writable(Path(arguments.png) / "figure.png")
+
+
+def write(arguments: argparse.Namespace, page: str, drawn: Figures) -> list[str]:
+    """Write a page, and its figures as pictures, where asked to; print and return the paths."""
+    written = []
+    if arguments.output is not None:
+        with replacing(arguments.output) as temporary:
+            temporary.write_text(page, "utf-8")
+        written.append(arguments.output)
     if arguments.png:
         from mpigp.report.pictures import save
 
         written += save(drawn, Path(arguments.png))
     print("\n".join(written))
-    return figures(report) | {"written": written}
-
-
-def check(arguments: argparse.Namespace) -> None:
-    """Refuse options that do not go together, and outputs that cannot be written."""
-    for option in ("labels", "x", "y"):
-        if getattr(arguments, option) and not arguments.data:
-            raise InputError(f"--{option}: names a dataset of --data, which is missing: give both")
-    inputs = [path for path in (arguments.model, arguments.data, arguments.metrics) if path]
-    check_writable(arguments.output, *inputs)
-    if arguments.png:
-        check_pictures(arguments.png)
-
-
-def check_pictures(folder: str) -> None:
-    """Refuse a folder that figures cannot be written to, and to begin without what draws them."""
-    if find_spec("matplotlib") is None:
-        raise InputError("--png: needs matplotlib: pip install 'mpigp[report]'")
-    if not Path(folder).is_dir():
-        raise InputError(f"{folder}: is no folder: create it, or choose another with --png")
-    check_writable(Path(folder) / "figure.png")
+    return written
 
 
 def compare(
@@ -86,34 +88,23 @@ def compare(
         if not regression and arguments.x:
             raise InputError("--x: names the inputs of a regression, and this is a GPLVM: leave it out")
         data = find(file, arguments.y or "Y", (arguments.x or "X") if regression else None)
-        q = fitted.parameters.Z.shape[1]
-        for item, width in ((data.Y, fitted.d), (data.X, q)):
+        for item, width in ((data.Y, fitted.d), (data.X, fitted.parameters.Z.shape[1])):
             if item is not None and width is not None and item.shape[1] != width:
-                raise InputError(
-                    f"{arguments.data}: {item.name}: has {item.shape[1]} columns, the model {width}: give data "
-                    "like those it was learned from"
-                )
+                differ = f"has {item.shape[1]} columns, the model {width}"
+                raise InputError(f"{arguments.data}: {item.name}: {differ}: give data like those it was learned from")
         if regression:
             return None, predictions(model.posterior(), data)
         assert fitted.latent is not None
         if data.n != fitted.n:
-            raise InputError(
-                f"{arguments.data}: {data.Y.name}: has {data.n} rows, the model {fitted.n}: give the data it was "
-                "learned from"
-            )
-        item = find_labels(file, arguments.labels, fitted.n)
-        return (None if item is None else read_labels(item, fitted.latent.rows)), None
+            differ = f"has {data.n} rows, the model {fitted.n}"
+            raise InputError(f"{arguments.data}: {data.Y.name}: {differ}: give the data it was learned from")
+        return read_labels(file, arguments.labels, fitted.latent.rows, fitted.n), None
 
 
 def figures(report: Report) -> dict[str, Any]:
     """Return the figures of the command."""
     fitted, predicted = report.fitted, report.predictions
-    values: dict[str, Any] = {
-        "model": fitted.model,
-        "n": fitted.n,
-        "alpha": fitted.parameters.alpha.tolist(),
-        **fitted.last,
-    }
+    values = {"model": fitted.model, "n": fitted.n, "alpha": fitted.parameters.alpha.tolist()} | fitted.last
     if fitted.latent is not None:
         values["rows_drawn"] = len(fitted.latent.rows)
     if fitted.timing is not None:

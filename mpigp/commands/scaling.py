@@ -12,19 +12,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mpigp.commands.report import check_pictures
+from mpigp.commands.report import check_outputs, write
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, made_folder, replacing
 from mpigp.gp.statistics import MODELS
 from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.processes import SIZE_VARIABLES, say
 from mpigp.scaling import study
-from mpigp.scaling.forecast import forecast
-from mpigp.scaling.interconnects import NETWORKS, Interconnect, checked, find_interconnect
+from mpigp.scaling.costs import forecast
+from mpigp.scaling.interconnects import NETWORKS, Interconnect, checked, find_interconnect, probe
 from mpigp.scaling.page import render
 from mpigp.scaling.panels import describe
-from mpigp.scaling.probe import probe
-from mpigp.scaling.problem import Problem, find_problem
 from mpigp.scaling.running import RunFailed
 from mpigp.scaling.summary import markdown, summary
 from mpigp.types import Comm
@@ -44,10 +42,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommands of `mpigp scaling`, and their options."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     about = {"strong": "the same rows on all numbers of ranks", "weak": "the same number of rows on each rank"}
-    for kind in study.KINDS:
-        summary = f"a study with {about[kind]}"
+    for kind, rows in about.items():
+        summary = f"a study with {rows}"
         add_study_arguments(actions.add_parser(kind, help=summary, description=f"Run {summary}."))
-    add_report_arguments(actions.add_parser("report", help="the report of a study", description="Report a study."))
+    add = actions.add_parser("report", help="the report of a study", description="Report a study.").add_argument
+    add("path", metavar="DIR", help="the folder of a study")
+    add("-o", "--output", metavar="HTML", help="the page to write")
+    add("--png", metavar="DIR", help="write the figures as PNG files to this folder too; needs matplotlib")
+    add("--interconnect", metavar="NAME|FILE",
+        help=f"predict for {', '.join(NETWORKS)}, or a probe's file (default {DEFAULT})")  # fmt: skip
+    add("--latency", type=float, metavar="S", help="predict for this latency of a message, in seconds")
+    add("--bandwidth", type=float, metavar="B", help="predict for this bandwidth, in bytes per second")
     summary = "under mpiexec: the latency and bandwidth between ranks"
     probing = actions.add_parser("probe", help=summary, description=f"Measure, {summary}.")
     probing.add_argument("-o", "--output", metavar="FILE", help="a JSON file to write")
@@ -75,27 +80,12 @@ def add_study_arguments(parser: argparse.ArgumentParser) -> None:
     add("--y", metavar="NAME", help="dataset of the outputs of DATA (default Y)")
 
 
-def add_report_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a report."""
-    add = parser.add_argument
-    add("path", metavar="DIR", help="the folder of a study")
-    add("-o", "--output", metavar="HTML", help="the page to write")
-    add("--png", metavar="DIR", help="write the figures as PNG files to this folder too; needs matplotlib")
-    add("--interconnect", metavar="NAME|FILE",
-        help=f"predict for {', '.join(NETWORKS)}, or a probe's file (default {DEFAULT})")  # fmt: skip
-    add("--latency", type=float, metavar="S", help="predict for this latency of a message, in seconds")
-    add("--bandwidth", type=float, metavar="B", help="predict for this bandwidth, in bytes per second")
-
-
 def counts(text: str) -> tuple[int, ...]:
     """Return the numbers of ranks of a list with commas, in order."""
-    try:
-        found = tuple(sorted({int(word) for word in text.split(",")}))
-    except ValueError:
-        found = ()
-    if not found or found[0] < 1:
+    words = text.split(",")
+    if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
         raise argparse.ArgumentTypeError(f"is {text}: give numbers of ranks with commas between them, like 1,2,4")
-    return found
+    return tuple(sorted(set(map(int, words))))
 
 
 def run(arguments: argparse.Namespace, comm: Comm | None) -> dict[str, Any]:
@@ -114,9 +104,8 @@ def run_probe(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
             check_writable(arguments.output)
     found = probe(comm)
     if comm.rank == 0:
-        nodes = len(set(found["nodes"]))
         print(f"latency {1e6 * found['latency']:.3g} µs, bandwidth {found['bandwidth'] / 1e9:.3g} GB/s, from the first "
-              f"of {comm.size} ranks to the last, on {nodes} nodes")  # fmt: skip
+              f"of {comm.size} ranks to the last, on {len(set(found['nodes']))} nodes")  # fmt: skip
         if arguments.output is not None:
             with replacing(arguments.output) as temporary:
                 temporary.write_text(json.dumps(found) + "\n", "utf-8")
@@ -126,10 +115,7 @@ def run_probe(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
 def run_report(arguments: argparse.Namespace) -> dict[str, Any]:
     """Print a study's table and its forecast; write its page and its pictures where asked to."""
     network = network_of(arguments)
-    if arguments.output is not None:
-        check_writable(arguments.output)
-    if arguments.png:
-        check_pictures(arguments.png)
+    check_outputs(arguments)
     found = study.read_study(Path(arguments.path))
     lines, predicted = summary(found), forecast(found, network)
     drawn = describe(found, lines, predicted)
@@ -138,16 +124,7 @@ def run_report(arguments: argparse.Namespace) -> dict[str, Any]:
         each = ", ".join(f"{ranks} ranks {100 * error:+.1f} %" for ranks, error in predicted.errors.items())
         print(f"\nErrors of the model in leave-one-out cross-validation: {each}")
     print(f"\nOn {network.name}: {predicted.conclusion}")
-    written = []
-    if arguments.output is not None:
-        with replacing(arguments.output) as temporary:
-            temporary.write_text(render(found, lines, predicted, drawn), "utf-8")
-        written.append(arguments.output)
-    if arguments.png:
-        from mpigp.report.pictures import save
-
-        written += save(drawn, Path(arguments.png))
-    print("\n".join(written))
+    written = write(arguments, render(found, lines, predicted, drawn), drawn)
     told = predicted._asdict() | {"interconnect": network._asdict(), "here": asdict(predicted.here)}
     return {"kind": found.kind, "measured": [line._asdict() for line in lines], "forecast": told, "written": written}
 
@@ -167,12 +144,21 @@ def network_of(arguments: argparse.Namespace) -> Interconnect:
 def run_study(arguments: argparse.Namespace) -> dict[str, Any]:
     """Time evaluations on each number of ranks, here or as jobs of Slurm."""
     if any(os.environ.get(name) for name in SIZE_VARIABLES):
-        raise InputError(
-            "scaling: starts mpiexec itself: run it without a launcher and without --ranks before the command"
-        )
-    options = study_options(arguments)
+        remedy = "run it without a launcher and without --ranks before the command"
+        raise InputError(f"scaling: starts mpiexec itself: {remedy}")
+    problem, data, names = problem_of(arguments)
+    if problem.m > problem.n:
+        raise InputError(f"--inducing: is {problem.m}, and there are {problem.n} rows: give fewer")
+    rest = arguments.rounds, arguments.repeat, arguments.timeout, made_folder(arguments.output), arguments.command_line
+    options = study.Options(arguments.action, arguments.counts, problem, data, names, arguments.threads, *rest)
+    check_writable(options.path(1))
+    study.check_alone(options)
     if arguments.slurm is not None:
-        jobs = study.submit(options, words(arguments), split(arguments.slurm))
+        try:
+            sbatch = shlex.split(arguments.slurm)
+        except ValueError as error:
+            raise InputError(f"--slurm: is {arguments.slurm}: {error}: quote it as a shell would") from error
+        jobs = study.submit(options, words(arguments), sbatch)
         for ranks, job in jobs.items():
             print(f"{ranks} ranks: job {job}")
         print(f"when they are done: mpigp scaling report {shlex.quote(str(options.folder))} -o report.html")
@@ -185,28 +171,11 @@ def run_study(arguments: argparse.Namespace) -> dict[str, Any]:
         say(f"scaling: {failure}")
         return {"exit_code": 1}
     points = study.read_study(options.folder).points
-    return {
-        "folder": str(options.folder),
-        "kind": options.kind,
-        "ranks": [point.ranks for point in points],
-        "seconds": [point.seconds for point in points],
-    }
+    measured = {"ranks": [point.ranks for point in points], "seconds": [point.seconds for point in points]}
+    return {"folder": str(options.folder), "kind": options.kind} | measured
 
 
-def study_options(arguments: argparse.Namespace) -> study.Options:
-    """Return the options of a study, checked."""
-    problem, data, names = problem_of(arguments)
-    if problem.m > problem.n:
-        raise InputError(f"--inducing: is {problem.m}, and there are {problem.n} rows: give fewer")
-    folder = made_folder(arguments.output)
-    rest = arguments.rounds, arguments.repeat, arguments.timeout, folder, arguments.command_line
-    options = study.Options(arguments.action, arguments.counts, problem, data, names, arguments.threads, *rest)
-    check_writable(options.path(1))
-    study.check_alone(options)
-    return options
-
-
-def problem_of(arguments: argparse.Namespace) -> tuple[Problem, Path | None, tuple[str, str]]:
+def problem_of(arguments: argparse.Namespace) -> tuple[study.Problem, Path | None, tuple[str, str]]:
     """Return the evaluation that a study times, its data file if it has one, and the datasets there, checked."""
     model = arguments.model
     given = vars(arguments) | {name: value for name, value in DEFAULTS.items() if getattr(arguments, name) is None}
@@ -223,14 +192,14 @@ def problem_of(arguments: argparse.Namespace) -> tuple[Problem, Path | None, tup
     if arguments.path is None:
         if arguments.x is not None or arguments.y is not None:
             raise InputError("--x and --y: name datasets of DATA, which are missing: give DATA, or leave them out")
-        return Problem(model, given["rows"], arguments.inducing, q, given["outputs"]), None, names
+        return study.Problem(model, given["rows"], arguments.inducing, q, given["outputs"]), None, names
     for name in ("rows", "inputs", "outputs"):
         if getattr(arguments, name) is not None:
             raise InputError(f"--{name}: is of synthetic rows, and DATA are given: leave one of them out")
     if arguments.action == "weak":
         raise InputError("DATA: a weak study needs rows that grow with the ranks: leave DATA out")
     data = Path(arguments.path).resolve()
-    return find_problem(data, model, arguments.inducing, q, names), data, names
+    return study.find_problem(data, model, arguments.inducing, q, names), data, names
 
 
 def words(arguments: argparse.Namespace) -> list[str]:
@@ -241,11 +210,3 @@ def words(arguments: argparse.Namespace) -> list[str]:
         value = getattr(arguments, name)
         found += [] if value is None else [f"--{name}", str(value)]
     return found
-
-
-def split(options: str) -> list[str]:
-    """Return the options of sbatch that one word holds."""
-    try:
-        return shlex.split(options)
-    except ValueError as error:
-        raise InputError(f"--slurm: is {options}: {error}: quote it as a shell would") from error

@@ -20,14 +20,10 @@ PARALLEL = False
 
 # Options of sbatch that most jobs have, with what they mean here.
 COMMON = {
-    "nodes": ("N", "nodes"),
-    "ntasks-per-node": ("N", "ranks of a node"),
-    "cpus-per-task": ("N", "threads of a rank"),
-    "time": ("TIME", "limit, like 4:00:00"),
-    "partition": ("NAME", "where to run"),
-    "account": ("NAME", "whose hours"),
+    "nodes": ("N", "nodes"), "ntasks-per-node": ("N", "ranks of a node"), "cpus-per-task": ("N", "threads of a rank"),
+    "time": ("TIME", "limit, like 4:00:00"), "partition": ("NAME", "where to run"), "account": ("NAME", "whose hours"),
     "array": ("LIST", "like 1-3: a fit for each number, which takes the place of %%a in the options of fit"),
-}
+}  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,14 +72,15 @@ def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     several = (arguments.cpus_per_task or "1") != "1"
     if arguments.script == "fit" and several:
         raise InputError("--script: is fit, whose ranks have one thread: choose fit-hybrid, or leave it out")
-    if arguments.submit:
-        check_data(arguments)
+    if arguments.submit:  # data that the fit would refuse, hours later
+        first = re.match(r"\d*", arguments.array or "")
+        with reading(arguments.data.replace("%a", first.group() if first else "")) as data:
+            find(data, arguments.y, arguments.x if arguments.model == "regression" else None)
 
     text = batch.template(arguments.script or ("fit-hybrid" if several else "fit"))
+    text = batch.filled(text, sbatch_options(arguments), arguments.setup or batch.environment(), words)
     with replacing(script) as temporary:
-        temporary.write_text(
-            batch.filled(text, sbatch_options(arguments), arguments.setup or batch.environment(), words), "utf-8"
-        )
+        temporary.write_text(text, "utf-8")
     print(script)
     if not arguments.submit:
         return {"script": str(script)}
@@ -114,10 +111,3 @@ def sbatch_options(arguments: argparse.Namespace) -> dict[str, str]:
         if not name or any(character.isspace() for character in name + value):
             raise InputError(f"--{name}: is {value!r}: give an option of sbatch without spaces")
     return options
-
-
-def check_data(arguments: argparse.Namespace) -> None:
-    """Refuse data that the fit would refuse, hours later."""
-    first = re.match(r"\d*", arguments.array or "")
-    with reading(arguments.data.replace("%a", first.group() if first else "")) as data:
-        find(data, arguments.y, arguments.x if arguments.model == "regression" else None)

@@ -38,11 +38,9 @@ def select(table: Table, wanted: Sequence[str], option: str) -> list[int]:
         elif word.isdecimal() and int(word) < table.width:
             columns.append(int(word))
         else:
-            known = [*table.groups, *names][:20]
-            raise InputError(
-                f"{table.path}: {option}: no column {word!r}: give names"
-                f"{' (' + ', '.join(known) + ')' if known else ''} or numbers from 0 to {table.width - 1}"
-            )
+            known = ", ".join([*table.groups, *names][:20])
+            remedy = f"give names{f' ({known})' if known else ''} or numbers from 0 to {table.width - 1}"
+            raise InputError(f"{table.path}: {option}: no column {word!r}: {remedy}")
     return columns
 
 
@@ -87,17 +85,12 @@ class Classes:
         texts = [str(label).strip() for label in distinct.tolist()]
         for position, text in enumerate(texts):
             if text in ("", "nan"):
-                row = first + int(np.argmax(inverse == position)) + 1
-                raise InputError(
-                    f"{self.path}, row {row}, column {self.column}: the label is missing: "
-                    "fill it in, or leave `labels` out"
-                )
+                where = f"{self.path}, row {first + int(np.argmax(inverse == position)) + 1}, column {self.column}"
+                raise InputError(f"{where}: the label is missing: fill it in, or leave `labels` out")
             self.codes.setdefault(text, len(self.codes))
         if len(self.codes) > MAX_CLASSES:
-            raise InputError(
-                f"{self.path}, column {self.column}: holds more than {MAX_CLASSES} different labels: "
-                "choose a column that names classes"
-            )
+            found = f"holds more than {MAX_CLASSES} different labels"
+            raise InputError(f"{self.path}, column {self.column}: {found}: choose a column that names classes")
         return np.array([self.codes[text] for text in texts], np.int32)[inverse]
 
     def finish(self, dataset: h5py.Dataset) -> None:
@@ -107,10 +100,9 @@ class Classes:
         except ValueError:
             values = np.array([np.nan])
         if not (np.all(np.abs(values) < 2**31) and np.all(values == np.rint(values))):
-            names = sorted(self.codes)
+            names = dataset.attrs["classes"] = sorted(self.codes)
             places = {text: place for place, text in enumerate(names)}
             values = np.array([places[text] for text in self.codes])
-            dataset.attrs["classes"] = names
         for first in range(0, len(dataset), 2**20):
             put(dataset, first, values.astype(np.int32)[dataset[first : first + 2**20]])
 
@@ -131,11 +123,7 @@ def put(dataset: h5py.Dataset, first: int, block: NDArray) -> None:
 
 
 def write(
-    table: Table,
-    assignment: Assignment,
-    file: h5py.File,
-    dtype: np.dtype | None,
-    advance: Callable[[int], object],
+    table: Table, assignment: Assignment, file: h5py.File, dtype: np.dtype | None, advance: Callable[[int], object]
 ) -> tuple[int, int]:
     """Copy the columns into an open data file, block by block; return the number of rows and of missing values.
 
@@ -143,8 +131,8 @@ def write(
     """
     columns, label = [*assignment.x, *assignment.y], assignment.label
     total = table.rows(columns if label is None else [*columns, label])
-    parts = {"X": slice(0, len(assignment.x)), "Y": slice(len(assignment.x), len(columns))}
-    parts = {name: part for name, part in parts.items() if columns[part]}
+    split = len(assignment.x)
+    parts = {name: part for name, part in (("X", slice(0, split)), ("Y", slice(split, None))) if columns[part]}
     for name, part in parts.items():
         dataset = create(file, name, total, (len(columns[part]),), dtype or table.dtype(columns[part]))
         if table.names:
@@ -153,15 +141,15 @@ def write(
     if classes is not None:
         create(file, "labels", total, (), np.dtype(np.int32))
     rows = missing = done = 0
-    for block in table.blocks(columns, label):
+    for values, labels, now in table.blocks(columns, label):
         for name, part in parts.items():
-            put(file[name], rows, block.values[:, part])
-        if classes is not None and block.labels is not None:
-            put(file["labels"], rows, classes.encode(block.labels, rows))
-        rows += len(block.values)
-        missing += int(np.isnan(block.values).sum())
-        advance(block.done - done)
-        done = block.done
+            put(file[name], rows, values[:, part])
+        if classes is not None and labels is not None:
+            put(file["labels"], rows, classes.encode(labels, rows))
+        rows += len(values)
+        missing += int(np.isnan(values).sum())
+        advance(now - done)
+        done = now
     if rows == 0:
         raise InputError(f"{table.path}: holds no rows: give a file with rows")
     if classes is not None:

@@ -1,16 +1,104 @@
-"""From a data file to the rows of a rank: every rank opens the file and reads its own slice."""
+"""From a data file to the rows of a rank: every rank opens the file and reads its own slice, at once or in blocks.
+
+Rows that are streamed are read block by block; the next block is read while one is in use.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias
 
 import h5py
+import numpy as np
 
 from mpigp.chunks import Share, chunk_rows, share
 from mpigp.data.hdf5 import dataset, read_rows
-from mpigp.data.streams import Columns, Stream, block_rows
 from mpigp.errors import InputError
-from mpigp.types import Comm
+from mpigp.types import Comm, Floats
+
+BLOCK_BYTES = 2**22  # of all columns of a block together
+
+
+def block_rows(chunk: int, width: int) -> int:
+    """Return the rows of a block of so many numbers each: whole chunks, and one at least."""
+    return chunk * max(1, BLOCK_BYTES // (8 * width * chunk))
+
+
+class Stream:
+    """Rows (rows, columns) of a dataset, of which a block at a time is in memory.
+
+    `-=` and `/=` are applied to every block as it is read: operations on single numbers, which have the same bits as on
+    a whole array.
+
+    item : the dataset, in a file that stays open.   share : this rank's rows
+    step : rows of a block, whole chunks; the same for all streams that are read together
+    """
+
+    def __init__(self, item: h5py.Dataset, share: Share, step: int) -> None:
+        self.item, self.share, self.step = item, share, step
+        self.shape = (share.rows, item.shape[1])
+        self._operations: list[tuple[Callable[..., Any], Floats]] = []
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __isub__(self, other: Floats) -> Stream:
+        self._operations.append((np.subtract, other))
+        return self
+
+    def __itruediv__(self, other: Floats) -> Stream:
+        self._operations.append((np.divide, other))
+        return self
+
+    def check(self) -> None:
+        """Read all rows once: NaN, Inf and damage are an InputError."""
+        for first in range(0, len(self), self.step):
+            self._read(first)
+
+    def read(self, first: int) -> Floats:
+        """Return the block whose first row is this one of this rank's.
+
+        All blocks were readable once, so an error now is this rank's alone: an InputError is one that all ranks raise.
+        """
+        try:
+            rows = self._read(first)
+        except InputError as error:
+            raise OSError(f"{error} (it was whole when the run began)") from error
+        for operation, other in self._operations:
+            operation(rows, other, out=rows)
+        return rows
+
+    def _read(self, first: int) -> Floats:
+        start, stop = self.share
+        return read_rows(self.item, start + first, min(stop, start + first + self.step))
+
+
+Columns: TypeAlias = Floats | Stream
+"""Rows (rows, columns) of a rank: in memory, or in their file."""
+
+
+def blocks(*columns: Columns) -> Iterator[tuple[int, list[Floats]]]:
+    """Yield the rows block by block: the number of a block's first row, and the block of each of the columns.
+
+    Rows in memory are one block, unless others are streamed along with them. There is always a block, if without rows.
+    """
+    step = next((each.step for each in columns if isinstance(each, Stream)), None)
+    if step is None:
+        yield 0, [each for each in columns if not isinstance(each, Stream)]
+        return
+
+    def read(first: int) -> list[Floats]:
+        return [each.read(first) if isinstance(each, Stream) else each[first : first + step] for each in columns]
+
+    from concurrent.futures import ThreadPoolExecutor  # here, because rows in memory do not need it
+
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(read, 0)
+        for first in range(0, max(1, len(columns[0])), step):
+            block = coming.result()
+            if first + step < len(columns[0]):
+                coming = reader.submit(read, first + step)
+            yield first, block
 
 
 class DataSets(NamedTuple):
@@ -22,10 +110,6 @@ class DataSets(NamedTuple):
     @property
     def n(self) -> int:
         return self.Y.shape[0]
-
-    def share(self, comm: Comm) -> Share:
-        """Return this rank's rows."""
-        return share(self.n, comm.rank, comm.size)
 
     @property
     def q(self) -> int | None:
@@ -39,6 +123,10 @@ class DataSets(NamedTuple):
     def where(self) -> str:
         """What an error about Y begins with."""
         return f"{self.Y.file.filename}: {self.Y.name}: "
+
+    def share(self, comm: Comm) -> Share:
+        """Return this rank's rows."""
+        return share(self.n, comm.rank, comm.size)
 
     def rows(self, share: Share, stream: bool, missing: bool = False) -> tuple[Columns | None, Columns]:
         """Return these rows of X and Y, checked; to `stream` them, the file must stay open."""
@@ -55,15 +143,13 @@ class DataSets(NamedTuple):
 def find(file: h5py.File, y_name: str, x_name: str | None) -> DataSets:
     """Return the datasets Y (n, d) and, where x_name is given, X (n, q)."""
     Y = dataset(file, y_name, 2, "a data file has /Y (n, d), and /X (n, q) for regression; `x` and `y` name others")
-    if Y.shape[0] == 0 or Y.shape[1] == 0:
-        raise InputError(
-            f"{file.filename}: {Y.name}: has shape {Y.shape}: there must be at least one row and one column"
-        )
+    sets = DataSets(Y, None)
+    if not Y.size:
+        raise InputError(f"{sets.where}has shape {Y.shape}: there must be at least one row and one column")
     if x_name is None:
-        return DataSets(Y, None)
+        return sets
     X = dataset(file, x_name, 2, "regression needs inputs /X (n, q); `x` names another dataset")
     if X.shape[0] != Y.shape[0]:
-        raise InputError(
-            f"{file.filename}: {X.name} has {X.shape[0]} rows, {Y.name} has {Y.shape[0]}: they must have as many"
-        )
-    return DataSets(Y, X)
+        counts = f"{X.name} has {X.shape[0]} rows, {Y.name} has {Y.shape[0]}"
+        raise InputError(f"{file.filename}: {counts}: they must have as many")
+    return sets._replace(X=X)

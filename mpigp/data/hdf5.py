@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import h5py
@@ -22,12 +21,11 @@ LARGEST = 1e100  # the sum of squares of as many rows as there can be is still a
 @contextmanager
 def reading(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
     """Open a file to read from."""
-    file = Path(path)
-    if not file.exists():
+    if not os.path.exists(path):
         raise InputError(f"{path}: does not exist: check the path")
-    if not file.is_file():
+    if not os.path.isfile(path):
         raise InputError(f"{path}: is not a file: name an HDF5 file")
-    if not os.access(file, os.R_OK):
+    if not os.access(path, os.R_OK):
         raise InputError(f"{path}: may not be read: check its permissions")
     if not h5py.is_hdf5(path):
         raise InputError(f"{path}: is not an HDF5 file: `mpigp convert` makes one of CSV, NPY, NPZ or Parquet")
@@ -78,16 +76,12 @@ def read_rows(item: h5py.Dataset, start: int, stop: int, missing: bool = False) 
         ends = block.min(initial=0.0), block.max(initial=0.0)
         if not missing and ends[0] >= -LARGEST and ends[1] <= LARGEST:  # neither holds where there is NaN
             continue
-        finite = np.abs(block) <= LARGEST
-        if missing:
-            finite |= np.isnan(block)
+        finite = (np.abs(block) <= LARGEST) | (missing & np.isnan(block))
         if not finite.all():
             row = first + int(np.flatnonzero(~finite.reshape(last - first, -1).all(axis=1))[0])
-            held = "Inf" if missing else "NaN or Inf"
-            raise InputError(
-                f"{item.file.filename}: {item.name}: row {row} (counted from 0) holds {held}, or a number beyond "
-                f"{LARGEST:g}: remove such rows or fill them in"
-            )
+            held = f"{'Inf' if missing else 'NaN or Inf'}, or a number beyond {LARGEST:g}"
+            where = f"{item.file.filename}: {item.name}: row {row} (counted from 0)"
+            raise InputError(f"{where} holds {held}: remove such rows or fill them in")
     return result
 
 
@@ -104,10 +98,8 @@ def plain(value: Any) -> Any:
     """An HDF5 value as Python's own numbers, text and lists."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
-    if isinstance(value, np.ndarray):
-        return [plain(item) for item in value.tolist()] if value.ndim else plain(value.item())
-    if isinstance(value, np.generic):
-        return plain(value.item())
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):

@@ -41,9 +41,8 @@ def polynomial(x: Floats, coefficients: Sequence[float]) -> Floats:
 def exp(x: Floats) -> Floats:
     """Return e^x for |x| ≤ 700."""
     power = np.rint(x * 1.44269504088896340736)
-    return polynomial((x - power * LN2_HIGH) - power * LN2_LOW, EXP) * (
-        (power.astype(np.int64) << EXPONENT) + ONE
-    ).view(np.float64)
+    two_to_power = ((power.astype(np.int64) << EXPONENT) + ONE).view(np.float64)
+    return polynomial((x - power * LN2_HIGH) - power * LN2_LOW, EXP) * two_to_power
 
 
 def log(x: Floats) -> Floats:

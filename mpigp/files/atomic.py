@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
-from typing import NamedTuple
 
 from mpigp.errors import InputError
 
@@ -27,9 +26,8 @@ def check_writable(path: str | os.PathLike[str], *inputs: str | os.PathLike[str]
     try:  # permissions are not the whole truth: a read-only disk, /proc, the superuser
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise InputError(
-            f"{target}: the folder {folder} is not writable ({error.strerror}): choose another output path"
-        ) from error
+        found = f"the folder {folder} is not writable ({error.strerror})"
+        raise InputError(f"{target}: {found}: choose another output path") from error
 
 
 def made_folder(path: str | os.PathLike[str]) -> Path:
@@ -42,21 +40,17 @@ def made_folder(path: str | os.PathLike[str]) -> Path:
     return folder
 
 
-class Stamp(NamedTuple):
-    """What tells a file from the one that was in its place before: no clock, for machines do not agree on the time."""
+def stamp(path: str | os.PathLike[str]) -> tuple[int, int] | None:
+    """Return what tells a file from the one that was in its place before, None where there is none.
 
-    number: int
-    changed: int
-
-
-def stamp(path: str | os.PathLike[str]) -> Stamp | None:
-    """Return the stamp of a file; None where there is none."""
+    It is the file's number and time of change, not a time of this clock: machines do not agree on the time.
+    """
     try:
         with open(path, "rb") as file:  # opened, because a network's file system may remember an older one
             found = os.fstat(file.fileno())
     except OSError:
         return None
-    return Stamp(found.st_ino, found.st_mtime_ns)
+    return found.st_ino, found.st_mtime_ns
 
 
 def check_room(path: str | os.PathLike[str], size: int) -> None:

@@ -34,10 +34,8 @@ def write_blocks(
     needed = rows * sum(array[0].size * dtypes[name].itemsize for name, array in block.items())
     free = shutil.disk_usage(path.parent).free
     if needed > free:
-        raise InputError(
-            f"{path}: {rows} rows need {needed / 1e9:.3g} GB and {free / 1e9:.3g} GB are free there: "
-            "choose fewer rows, `dtype` float32 or another disk"
-        )
+        sizes = f"{rows} rows need {needed / 1e9:.3g} GB and {free / 1e9:.3g} GB are free there"
+        raise InputError(f"{path}: {sizes}: choose fewer rows, `dtype` float32 or another disk")
     progress = tqdm(total=rows, unit="row", unit_scale=True, disable=None)
     with replacing(path) as part, h5py.File(part, "w") as file, progress:
         for name, array in block.items():

@@ -27,10 +27,8 @@ Attributes: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
 def write(path: str | os.PathLike[str], comm: Comm, datasets: Datasets, attributes: Attributes | None = None) -> None:
-    """Write a file that is whole or not there. Called by all ranks.
-
-    All ranks name the same distributed datasets in the same order. Of all else only rank 0's counts.
-    """
+    """Write a file that is whole or not there. Called by all ranks, which name the same distributed datasets in the
+    same order; of all else only rank 0's counts."""
     if comm.rank != 0:
         _fill(None, datasets, {})
         confirm(comm)
@@ -53,9 +51,8 @@ def image(comm: Comm, datasets: Datasets, attributes: Attributes) -> bytes:
 
 def _size(value: Any) -> int:
     """Return the bytes of a dataset; those of numbers and text are of no account."""
-    if isinstance(value, DistributedRows):
-        return 8 * value.n * math.prod(value.local.shape[1:])
-    return getattr(value, "nbytes", 0)
+    distributed = isinstance(value, DistributedRows)
+    return 8 * value.n * math.prod(value.local.shape[1:]) if distributed else getattr(value, "nbytes", 0)
 
 
 def _fill(file: h5py.File | None, datasets: Datasets, attributes: Attributes) -> None:

@@ -8,39 +8,29 @@ from typing import Any
 import h5py
 import numpy as np
 
-from mpigp.data.hdf5 import plain
-from mpigp.errors import InputError
+from mpigp.data.hdf5 import h5py_errors, plain, reading
 from mpigp.files import model_file
 
 BLOCK = 2**20  # numbers in memory at a time
 
 
 def describe(path: Path, summary: bool = True) -> dict[str, Any]:
-    """The kind of a file, its rows, attributes and datasets, and a model's parameters.
+    """The kind of a file, its rows, attributes and datasets, and if `summary` is true a summary of their numbers."""
+    with reading(path) as file, h5py_errors(str(path)):
+        found: list[h5py.Dataset] = []
+        file.visititems(lambda _, item: found.append(item) if isinstance(item, h5py.Dataset) else None)
+        kind = kind_of(file)
+        result: dict[str, Any] = {"file": str(path), "kind": kind, "rows": row_count(file)}
+        if kind == "model":
+            result["parameters"] = model_file.summary(file)
+        result["attributes"] = plain_attributes(file)
+        result["datasets"] = {item.name: dataset_of(item, summary) for item in found}
+        return result
 
-    Parameters
-    ----------
-    path : the file
-    summary : whether to read every number for the datasets' minima, means and maxima
-    """
-    if not path.is_file():
-        raise InputError(f"{path}: {'is not a file' if path.exists() else 'does not exist'}: check the path")
-    if not h5py.is_hdf5(path):
-        raise InputError(f"{path}: is not an HDF5 file: `mpigp convert` makes one of CSV, NPY, NPZ or Parquet")
-    try:
-        with h5py.File(path, "r") as file:
-            found: list[h5py.Dataset] = []
-            file.visititems(lambda _, item: found.append(item) if isinstance(item, h5py.Dataset) else None)
-            kind = kind_of(file)
-            result: dict[str, Any] = {"file": str(path), "kind": kind, "rows": row_count(file)}
-            if kind == "model":
-                result["parameters"] = model_file.summary(file)
-            result["attributes"] = {name: plain(value) for name, value in file.attrs.items()}
-            result["datasets"] = {item.name: dataset_of(item, summary) for item in found}
-            return result
-    except (OSError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: cannot be read: {reason}: check whether the file is whole") from error
+
+def plain_attributes(item: h5py.HLObject) -> dict[str, Any]:
+    """The attributes of a file or dataset."""
+    return {name: plain(value) for name, value in item.attrs.items()}
 
 
 def kind_of(file: h5py.File) -> str:
@@ -68,7 +58,7 @@ def dataset_of(dataset: h5py.Dataset, summary: bool) -> dict[str, Any]:
     """Shape, type and attributes of a dataset; its value where it is one, else a summary of its numbers."""
     result: dict[str, Any] = {"shape": list(dataset.shape or ()), "dtype": str(dataset.dtype)}
     if dataset.attrs:
-        result["attributes"] = {name: plain(value) for name, value in dataset.attrs.items()}
+        result["attributes"] = plain_attributes(dataset)
     if dataset.shape == ():
         result["value"] = plain(dataset[()])
     elif summary and dataset.size and dataset.dtype.kind in "biuf":
@@ -77,10 +67,7 @@ def dataset_of(dataset: h5py.Dataset, summary: bool) -> dict[str, Any]:
 
 
 def summarise(dataset: h5py.Dataset) -> dict[str, Any]:
-    """Minimum, mean and maximum of the finite numbers, and the number of NaN and of infinite ones.
-
-    The dataset is read in blocks of whole rows. Where nothing is finite the three are None.
-    """
+    """Minimum, mean and maximum of the finite numbers, None without any; and how many are NaN and how many infinite."""
     rows = max(BLOCK // max(dataset.size // len(dataset), 1), 1)
     low, high, total, finite, nan = np.inf, -np.inf, 0.0, 0, 0
     for first in range(0, len(dataset), rows):
@@ -90,7 +77,5 @@ def summarise(dataset: h5py.Dataset) -> dict[str, Any]:
         finite += good.size
         total += float(good.sum())
         low, high = float(good.min(initial=low)), float(good.max(initial=high))
-    result: dict[str, Any] = {"min": None, "mean": None, "max": None}
-    if finite:
-        result = {"min": low, "mean": total / finite, "max": high}
-    return result | {"nan": nan, "infinite": dataset.size - finite - nan}
+    ends = {"min": low, "mean": total / finite, "max": high} if finite else dict.fromkeys(("min", "mean", "max"))
+    return {**ends, "nan": nan, "infinite": dataset.size - finite - nan}

@@ -40,43 +40,31 @@ VERSION = 1  # of the model files that are written, and the newest that is read
 MU = "latent/mu"
 PARAMETERS = {"Z": "mq", "kernel/variance": "", "kernel/alpha": "q", "beta": ""}  # in the order of Globals
 LATENT = {MU: "nq", "latent/S": "nq"}
-STANDARDIZE = {
-    "x": {"standardize/x_mean": "q", "standardize/x_scale": "q"},
-    "y": {"standardize/y_mean": "d", "standardize/y_scale": "d"},
-}
+STANDARDIZE = {x: {f"standardize/{x}_mean": size, f"standardize/{x}_scale": size} for x, size in ("xq", "yd")}
 POSTERIOR = {"posterior/order": "m", "posterior/L": "mm", "posterior/L_B": "mm", "posterior/g": "md"}
 GROUPED = {"posterior/L_B": "kmm", "posterior/group": "d"}  # where outputs lack other rows than others
 TRACE = {f"trace/{name}": "i" for name in ("bound", "gradient_norm", "seconds", "evaluations")}
 TIMING = {"timing/phases": "rp", "timing/rows": "r"}
+VECTORS = "checkpoint/vectors"
 UNITS = {"m": "points", "q": "columns", "d": "columns", "i": "iterations", "r": "ranks"}
 POSITIVE = {"kernel/variance", "beta", "latent/S", "standardize/x_scale", "standardize/y_scale"}
 FITTED = "give a model file that `mpigp fit` wrote"
 BOTH = "write both mean and scale, or neither"
 REMEDIES = {"standardize": BOTH, "posterior": FITTED, "trace": FITTED, "timing": FITTED}
-REMEDY = (
-    "a parameter file has /Z (m, q), /beta, /kernel/variance, /kernel/alpha (q,), and for a GPLVM "
-    "/latent/mu and /latent/S (n, q)"
-)
+REMEDY = ("a parameter file has /Z (m, q), /beta, /kernel/variance, /kernel/alpha (q,), "
+          "and for a GPLVM /latent/mu and /latent/S (n, q)")  # fmt: skip
 
 
 class ModelFile:
-    """A model file, or a file of parameters, that is open for reading.
-
-    Parameters
-    ----------
-    file : the open file
-    sizes : those of symbols that are known beforehand
-    """
+    """A model file, or a file of parameters, that is open for reading; `sizes` of symbols may be known beforehand."""
 
     def __init__(self, file: h5py.File, **sizes: int) -> None:
         self.file, self.name = file, file.filename
         self.sizes = {"p": len(PHASES)} | sizes
         version = file.attrs.get("version", VERSION)
         if np.ndim(version) or not isinstance(version, (int, np.integer)) or version > VERSION:
-            raise InputError(
-                f"{self.name}: attribute version: is {version!s}: this mpigp reads files up to version {VERSION}: "
-                "install a newer mpigp"
-            )
+            readable = f"this mpigp reads files up to version {VERSION}"
+            raise InputError(f"{self.name}: attribute version: is {version!s}: {readable}: install a newer mpigp")
 
     @property
     def kind(self) -> str:
@@ -114,9 +102,8 @@ class ModelFile:
         """Return the global parameters."""
         Z, variance, alpha, beta = self._section(PARAMETERS)
         if not Z.size:
-            raise InputError(
-                f"{self.name}: /Z: has shape {Z.shape}: there must be at least one inducing point and one dimension"
-            )
+            least = "there must be at least one inducing point and one dimension"
+            raise InputError(f"{self.name}: /Z: has shape {Z.shape}: {least}")
         return Globals(Z, float(variance), alpha, float(beta))
 
     def latent(self, start: int, stop: int) -> tuple[Floats, Floats]:
@@ -162,7 +149,8 @@ class ModelFile:
         if "trace" not in self.file:
             return {}
         with h5py_errors(f"{self.name}: /trace"):
-            return {_last(name): self._dataset(name, shape)[()].tolist() for name, shape in TRACE.items()}
+            found = {name: self._dataset(name, shape)[()].tolist() for name, shape in TRACE.items()}
+        return {name.removeprefix("trace/"): values for name, values in found.items()}
 
     def timing(self) -> Timing | None:
         """Return the seconds and rows of the ranks; None in a file without."""
@@ -199,7 +187,7 @@ class ModelFile:
         """Fill vectors with the checkpoint's, rows [start, stop) of their local parts; return its numbers by name."""
         with h5py_errors(self.checkpoint):
             for name, block in vectors.items():
-                block.shared[...] = self.file[_shared(name)][()]
+                block.shared[...] = self.file[f"{VECTORS}/{name}/shared"][()]
                 for path, segment in _segments(name, block):
                     segment[...] = self.file[path][start:stop].ravel()
             return {name: item[()] for name, item in self.file["checkpoint/numbers"].items()}
@@ -226,10 +214,8 @@ class ModelFile:
             vector = len(wanted) == 1
             has = f"{len(item)} entries" if vector else f"shape {item.shape}"
             fits = f"they have {wanted[0]} {UNITS[shape]}" if vector else f"it must be {wanted}"
-            raise InputError(
-                f"{self.name}: /{name}: has {has}: does not fit /Z, the data or the rest of the file, with which it "
-                f"must agree: {fits}"
-            )
+            others = "does not fit /Z, the data or the rest of the file, with which it must agree"
+            raise InputError(f"{self.name}: /{name}: has {has}: {others}: {fits}")
         return item
 
     def _section(self, shapes: Mapping[str, str]) -> Iterator[Floats]:
@@ -261,7 +247,7 @@ def summary(file: h5py.File) -> dict[str, Any]:
         result["m"], result["q"] = file["Z"].shape
     for name in ("beta", "kernel/variance", "kernel/alpha"):
         if name in file:
-            result[_last(name)] = plain(file[name][()])
+            result[name.removeprefix("kernel/")] = plain(file[name][()])
     if "trace/bound" in file and len(file["trace/bound"]):
         result["bound"] = plain(file["trace/bound"][-1])
         result["iterations"] = len(file["trace/bound"])
@@ -297,11 +283,11 @@ def fitted_sections(
     found |= _named(POSTERIOR, (whitening.order, whitening.L, L_B, np.ascontiguousarray(bound.g)))
     if grouped:
         found["posterior/group"] = group_of_outputs(groups)
-    for column, each in standardized.items():
-        found |= _named(STANDARDIZE[column], each)
-    return found | {
-        f"trace/{name}": np.array(each, int if name == "evaluations" else float) for name, each in trace.items()
-    }
+    for column, units in standardized.items():
+        found |= _named(STANDARDIZE[column], units)
+    for name, each in trace.items():
+        found[f"trace/{name}"] = np.array(each, int if name == "evaluations" else float)
+    return found
 
 
 def parameters_section(parameters: Globals) -> dict[str, Any]:
@@ -324,28 +310,18 @@ def checkpoint_section(
     section: dict[str, Any] = {"checkpoint/options": json.dumps(identity, sort_keys=True)}
     section |= {f"checkpoint/numbers/{name}": value for name, value in numbers.items()}
     for name, block in vectors.items():
-        section[_shared(name)] = block.shared
+        section[f"{VECTORS}/{name}/shared"] = block.shared
         section |= {path: distributed(segment) for path, segment in _segments(name, block)}
     return section
-
-
-def _shared(vectors: str) -> str:
-    """Return the path of the shared part of vectors in a checkpoint."""
-    return f"checkpoint/vectors/{vectors}/shared"
 
 
 def _segments(vectors: str, block: MultiVector) -> Iterator[tuple[str, Floats]]:
     """Yield the paths of the segments of the local parts of vectors in a checkpoint, and this rank's numbers."""
     for index, vector in enumerate(block.local):
         for place, segment in enumerate(vector):
-            yield f"checkpoint/vectors/{vectors}/local/{index}/{place}", segment
+            yield f"{VECTORS}/{vectors}/local/{index}/{place}", segment
 
 
 def _named(names: Iterable[str], values: Iterable[Any]) -> dict[str, Any]:
     """Return values by the paths of a section."""
     return dict(zip(names, values, strict=True))
-
-
-def _last(path: str) -> str:
-    """Return the last name of a path."""
-    return path.rpartition("/")[2]

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpigp import __version__
+from mpigp.mpi.memory import lines
 from mpigp.mpi.processes import own_peak_memory
 from mpigp.mpi.timers import PHASES, Timers
 from mpigp.types import Comm, Floats
@@ -32,9 +33,7 @@ class Timing(NamedTuple):
 def timing(comm: Comm, phases: Timers, rows: int) -> Timing | None:
     """Return the seconds and rows of all ranks, on rank 0; None on the others. Called by all ranks."""
     found = comm.gather(([phases.seconds[name] for name in PHASES], rows))
-    if found is None:
-        return None
-    return Timing(np.array([seconds for seconds, _ in found]), np.array([rows for _, rows in found]))
+    return None if found is None else Timing(*map(np.array, zip(*found, strict=True)))
 
 
 def balance(work: Floats) -> float:
@@ -56,12 +55,9 @@ def by_rank(comm: Comm, seconds: Mapping[str, float], rows: int) -> dict[str, An
         return {}
     each, all_rows, memory, nodes, cores = zip(*found, strict=True)
     return {
-        "seconds": {name: [mine[name] for mine in each] for name in PHASES},
-        "rows": list(all_rows),
-        "memory": list(memory),
-        "nodes": list(nodes),
-        "cores": len({core for mine in cores for core in mine}),
-    }
+        "seconds": {name: [mine[name] for mine in each] for name in PHASES}, "rows": list(all_rows),
+        "memory": list(memory), "nodes": list(nodes), "cores": len({core for mine in cores for core in mine}),
+    }  # fmt: skip
 
 
 def provenance(comm: Comm, threads: int, command: str) -> dict[str, str]:
@@ -85,9 +81,6 @@ def versions() -> dict[str, str]:
 
 def cpu() -> str:
     """Return the name of this machine's CPU, as well as the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    found = lines(Path("/proc/cpuinfo"))
+    names = (line.partition(":")[2].strip() for line in found if line.startswith("model name"))
     return next(names, "") or platform.processor() or platform.machine()

@@ -32,8 +32,8 @@ from mpigp.mpi import memory
 from mpigp.mpi.communicator import peak_memory, raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.heartbeat import Heartbeat
-from mpigp.mpi.missing import EmptyColumn
 from mpigp.mpi.processes import can_survive, say
+from mpigp.mpi.rows import EmptyColumn
 from mpigp.mpi.ulfm import confirm, is_failure, survivors
 from mpigp.types import Comm
 

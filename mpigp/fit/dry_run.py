@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpigp.chunks import chunk_rows, share
-from mpigp.data.streams import BLOCK_BYTES
+from mpigp.data.datasets import BLOCK_BYTES
 from mpigp.fit.options import Options
 from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import model_of

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpigp.data.streams import Columns, Stream
+from mpigp.data.datasets import Columns, Stream
 from mpigp.files.model_file import open_model
 from mpigp.fit.loop import Fit
 from mpigp.fit.objective import NAMES, Objective
@@ -21,8 +21,7 @@ from mpigp.gp.statistics import model_of
 from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows, fingerprint
 from mpigp.mpi.evaluator import Evaluator
-from mpigp.mpi.missing import find_patterns
-from mpigp.mpi.rows import Rows
+from mpigp.mpi.rows import Rows, find_patterns
 from mpigp.types import Floats
 
 SIGNAL_TO_NOISE = 100.0  # at the start

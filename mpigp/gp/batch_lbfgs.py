@@ -16,18 +16,10 @@ from mpigp import native
 from mpigp.types import Floats, Integers
 
 
-def minimize(
-    objective: Callable[[Floats, Integers], tuple[Floats, Floats]],
-    starts: Floats,
-    units: Floats,
-    trial: int,
-    rounds: int,
-    tolerance: float,
-) -> tuple[Floats, Floats]:
+def minimize(objective: Callable[[Floats, Integers], tuple[Floats, Floats]], starts: Floats, units: Floats,
+             trial: int, rounds: int, tolerance: float) -> tuple[Floats, Floats]:  # fmt: skip
     """Return the minima (n, k) and their values (n,).
 
-    Parameters
-    ----------
     objective : from points (a, k) and the numbers (a,) of their rows to values (a,) and gradients (a, k)
     starts : (s, n, k), s points for each row: all are followed for `trial` rounds, and the best from there on
     units : (s, n, k), of the variables, in which the curvature is about one

@@ -34,12 +34,10 @@ class Bound(NamedTuple):
     """F and its derivatives with respect to its terms; the first axis is the group of outputs.
 
     value : F, in nats
-    by_C : ∂F/∂C (groups, m, m), symmetric
-    by_b : ∂F/∂b (m, d)
+    by_C : ∂F/∂C (groups, m, m), symmetric.   by_b : ∂F/∂b (m, d)
     by_L : Σ ∂F/∂C C + ½ ∂F/∂b bᵀ (m, m), symmetric, the sum over all groups: how K_mm moves F through L
     by_variance, by_beta : at fixed C and b
-    s : β σ_f²
-    L_B : (groups, m, m).   g : (m, d)
+    L_B : (groups, m, m).   g : (m, d).   s : β σ_f²
     """
 
     value: float
@@ -48,9 +46,9 @@ class Bound(NamedTuple):
     by_L: Floats
     by_variance: float
     by_beta: float
-    s: float
     L_B: Floats
     g: Floats
+    s: float
 
 
 def bound(C: Floats, b: Floats, groups: Sequence[Group], KL: float, variance: float, beta: float) -> Bound:
@@ -60,51 +58,23 @@ def bound(C: Floats, b: Floats, groups: Sequence[Group], KL: float, variance: fl
         for k, group in enumerate(groups)
     ]
     if len(parts) == 1:
-        by_b, g, by_C, L_B = parts[0].by_b, parts[0].g, parts[0].by_C[None], parts[0].L_B[None]
-        by_L = parts[0].by_L
-    else:
-        by_b, g = np.empty_like(b), np.empty_like(b)
-        for group, part in zip(groups, parts, strict=True):
-            by_b[:, group.outputs], g[:, group.outputs] = part.by_b, part.g
-        by_C, L_B = np.stack([part.by_C for part in parts]), np.stack([part.L_B for part in parts])
-        by_L = np.sum([part.by_L for part in parts], axis=0)
-    return Bound(
-        math.fsum(part.value for part in parts) - KL,
-        by_C,
-        by_b,
-        by_L,
-        math.fsum(part.by_variance for part in parts),
-        math.fsum(part.by_beta for part in parts),
-        beta * variance,
-        L_B,
-        g,
-    )
+        (part,) = parts
+        return part._replace(value=part.value - KL, by_C=part.by_C[None], L_B=part.L_B[None])
+    by_b, g = np.empty_like(b), np.empty_like(b)
+    for group, part in zip(groups, parts, strict=True):
+        by_b[:, group.outputs], g[:, group.outputs] = part.by_b, part.g
+    values, by_C, _, by_L, by_variance, by_beta, L_B, _, _ = zip(*parts, strict=True)
+    return Bound(math.fsum(values) - KL, np.stack(by_C), by_b, np.sum(by_L, axis=0), math.fsum(by_variance),
+                 math.fsum(by_beta), np.stack(L_B), g, beta * variance)  # fmt: skip
 
 
-class GroupBound(NamedTuple):
-    """The term of F of one group of outputs, without the KL, and its derivatives, as in `Bound`."""
+def group_bound(C: Floats, b: Floats, n: int, YY: float, variance: float, beta: float) -> Bound:
+    """Return the term of F of a group of outputs, without the KL, and its derivatives, by_C and L_B (m, m).
 
-    value: float
-    by_C: Floats
-    by_b: Floats
-    by_L: Floats
-    by_variance: float
-    by_beta: float
-    L_B: Floats
-    g: Floats
-
-
-def group_bound(C: Floats, b: Floats, n: int, YY: float, variance: float, beta: float) -> GroupBound:
-    """Return the term of F of a group of outputs, and its derivatives.
-
-    Parameters
-    ----------
     C : (m, m), L⁻¹ Ψ2 L⁻ᵀ, and b : (m, d), L⁻¹ Σψ1Y, with L Lᵀ = K_mm + jitter I, all of the kernel of unit variance:
         the variance enters here alone.
-    n : rows.   YY : ΣY_iY_iᵀ.
+    n : rows.   YY : ΣY_iY_iᵀ
 
-    Notes
-    -----
     With s = β σ_f², P = I + s C = L_B L_Bᵀ, c = L_B⁻¹ b and g = P⁻¹ b:
 
         F = −nd/2 log 2π + nd/2 log β − d Σ log diag L_B − β/2 YY − sd/2 (n − tr C) + βs/2 ‖c‖²
@@ -119,4 +89,4 @@ def group_bound(C: Floats, b: Floats, n: int, YY: float, variance: float, beta: 
     terms = native.group_bound(C, b, n, YY, variance, beta)
     if terms is None:
         raise NotPositiveDefinite
-    return GroupBound(*terms)
+    return Bound(*terms)

@@ -16,9 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mpigp import native
-from mpigp.chunks import chunk_count, chunk_rows
 from mpigp.gp.batch_lbfgs import minimize
-from mpigp.gp.posterior import Posterior, Prediction
+from mpigp.gp.posterior import Posterior, Prediction, over_rows
 from mpigp.kernels.backend import RowBounds
 from mpigp.numerics.threads import Span, Workers
 from mpigp.types import Floats, Integers
@@ -96,9 +95,7 @@ class _Problem:
         """
         q, beta = self.posterior.q, self.posterior.beta
         there = np.isfinite(Y)
-        observed = None if there.all() else there.astype(np.float64)
-        if observed is not None:
-            observed = np.hstack([observed, observed @ self.members])
+        observed = None if there.all() else np.hstack([there, there @ self.members])
         Y = np.where(there, Y, 0.0)
         each = 0.5 * math.log(beta / (2 * math.pi)) - 0.5 * beta * self.posterior.variance
         constant = each * there.sum(axis=1) - 0.5 * beta * (Y * Y).sum(axis=1)
@@ -121,7 +118,7 @@ class _Problem:
     def _starts(self, Y: Floats, observed: Floats | None) -> tuple[Floats, Floats]:
         """Return mu and S (STARTS, n, q): those candidates at which the bounds of rows Y (n, d) are best."""
         # By products whose bits do not depend on how many rows are here.
-        row = [Y, np.ones((len(Y), 1))] if observed is None else [Y, np.ones((len(Y), 1)), observed]
+        row = [Y, np.ones((len(Y), 1))] + ([] if observed is None else [observed])
         at = self._whole_candidates if observed is None else self._partial_candidates
         best = native.largest_dots(np.hstack(row), at, min(STARTS, len(at))).T
         return self.candidates.mu[best], self.candidates.S[best]
@@ -141,27 +138,22 @@ class _Problem:
         """Return the terms of rows' bounds at k candidates: of ψ1 for each output (k, d), of KL (k, 1), and of ψ2 for
         each column of weights (pairs, c): (k, c)."""
         (mu, S), p = self.candidates, self.posterior
-        k = len(mu)
-        by_psi1, by_psi2 = np.empty((k, p.d)), np.empty((k, weights.shape[1]))
-        rows = native.Rows(mu, S, np.empty((k, 0)), chunk_rows(k), chunk_count(k))
+        by_psi1, by_psi2 = np.empty((len(mu), p.d)), np.empty((len(mu), weights.shape[1]))
         by_pair = 2 * np.ascontiguousarray(weights.T)
 
-        def work(span: Span) -> None:
+        def work(rows: native.Rows, span: Span) -> None:
             p.loops.gplvm_moments(p.points, rows, span, self.psi1_weights, by_pair, by_psi1, by_psi2)
 
-        self.workers.share(work, chunk_count(k))
+        over_rows(self.workers, work, mu, S)
         return by_psi1, -0.5 * (S + mu**2 - 1 - np.log(S)).sum(axis=1, keepdims=True), by_psi2
 
     def bounds(self, mu: Floats, S: Floats, Y: Floats, observed: Floats | None) -> RowBounds:
         """Return F_i but for its constant, and its derivatives by mu and S."""
-        n = len(mu)
-        out = RowBounds(np.empty(n), np.empty_like(mu), np.empty_like(mu))
+        out, p = RowBounds(np.empty(len(mu)), np.empty_like(mu), np.empty_like(mu)), self.posterior
         weights = self.whole_weights if observed is None else self.weights
-        rows = native.Rows(mu, S, Y, chunk_rows(n), chunk_count(n), observed)
-        loops, points = self.posterior.loops, self.posterior.points
 
-        def work(span: Span) -> None:
-            loops.gplvm_bounds(points, rows, span, weights, self.psi1_weights, out)
+        def work(rows: native.Rows, span: Span) -> None:
+            p.loops.gplvm_bounds(p.points, rows, span, weights, self.psi1_weights, out)
 
-        self.workers.share(work, chunk_count(n))
+        over_rows(self.workers, work, mu, S, Y, observed)
         return out

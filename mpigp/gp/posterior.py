@@ -142,19 +142,15 @@ class Posterior:
         step = BLOCK * threads
         for first in range(0, len(X), step):
             block = np.s_[first : first + step]
-            self._moments_at(self.inputs(X[block]), mean[block], variance[:, block], workers)
+            over_rows(workers, partial(self._moments_at, mean[block], variance[:, block]), self.inputs(X[block]))
         np.subtract(1.0, variance, out=variance)
         variance *= self.variance
         return self._prediction(mean, variance.T if len(variance) == 1 else variance[self.group].T)
 
-    def _moments_at(self, X: Floats, mean: Floats, explained: Floats, workers: Workers) -> None:
-        """Set wᵀk (n, d), and kᵀMk (groups, n) of each group, at inputs in the model's units."""
-
-        def work(rows: native.Rows, span: Span) -> None:
-            for factor, of_group in zip(self.factors, explained, strict=True):
-                self.loops.regression_moments(self.points, rows, span, factor, self.weights, mean, of_group)
-
-        _over_rows(X, None, workers, work)
+    def _moments_at(self, mean: Floats, explained: Floats, rows: native.Rows, span: Span) -> None:
+        """Set wᵀk (n, d), and kᵀMk (groups, n) of each group."""
+        for factor, of_group in zip(self.factors, explained, strict=True):
+            self.loops.regression_moments(self.points, rows, span, factor, self.weights, mean, of_group)
 
     def predict_uncertain(self, X: Floats, X_variance: Floats, threads: int = 1) -> Prediction:
         """Return the prediction at inputs of mean X (n, q) and variances X_variance (n, q), in the data's units."""
@@ -163,30 +159,28 @@ class Posterior:
 
     def moments(self, mu: Floats, S: Floats, threads: int = 1) -> Prediction:
         """Return the prediction at inputs N(mu, S), both (n, q) and in the model's units."""
-        mean = np.empty((len(mu), self.d))
         quadratics = self.quadratics()
-        second = np.empty((len(mu), len(quadratics)))
+        mean, second = np.empty((len(mu), self.d)), np.empty((len(mu), len(quadratics)))
 
         def work(rows: native.Rows, span: Span) -> None:
             self.loops.gplvm_moments(self.points, rows, span, self.weights, quadratics, mean, second)
 
         workers = Workers(threads, native.workspace(len(self.Z), self.q, self.d, len(quadratics)))
-        _over_rows(mu, S, workers, work)
+        over_rows(workers, work, mu, S)
         explained = second[:, self.d :][:, self.group]
         return self._prediction(mean, self.variance * (1 - explained) + second[:, : self.d] - mean**2)
 
     def quadratics(self) -> Floats:
         """Return the coefficients (d + groups, m(m+1)/2) of ψ2's pairs, as the loops sum them, in wᵀψ2w of each output
         and in tr Mψ2 of each group."""
-        Z, factor = self.points.Z, np.ones_like(self.L)
-        if self.loops.factored:
-            factor = self.loops.covariance(Z, Z, self.alpha)
-        twice = 2 * np.sqrt(factor)
+        Z = self.points.Z
+        factor = self.loops.covariance(Z, Z, self.alpha) if self.loops.factored else np.ones_like(self.L)
+        twice, lower = 2 * np.sqrt(factor), np.tril_indices(len(Z))
         np.fill_diagonal(twice, 1.0)
         matrices = chain((np.outer(w, w) for w in self.weights.T), (R.T @ R for R in self.factors))
         forms = np.empty((self.d + len(self.factors), len(self.L) * (len(self.L) + 1) // 2))
         for form, matrix in zip(forms, matrices, strict=True):  # one at a time: m × m numbers for each output are many
-            form[:] = native.packed(matrix * twice)
+            form[:] = (matrix * twice)[lower]
         return forms
 
     def sample(self, X: Floats, count: int, seed: int) -> Floats:
@@ -207,11 +201,12 @@ class Posterior:
         return draws
 
 
-def _over_rows(mu: Floats, S: Floats | None, workers: Workers, work: Callable[[native.Rows, Span], None]) -> None:
-    """Call `work` with each thread's chunks of n rows: mu (n, q), and S (n, q) or None."""
+def over_rows(workers: Workers, work: Callable[[native.Rows, Span], None], mu: Floats, S: Floats | None = None,
+              Y: Floats | None = None, observed: Floats | None = None) -> None:  # fmt: skip
+    """Call `work` with each thread's chunks of n rows: mu (n, q), S (n, q), Y (n, d), observed (n, groups)."""
     n = len(mu)
     if n:
-        rows = native.Rows(mu, S, np.empty((n, 0)), chunk_rows(n), chunk_count(n))
+        rows = native.Rows(mu, S, np.empty((n, 0)) if Y is None else Y, chunk_rows(n), chunk_count(n), observed)
         workers.share(partial(work, rows), chunk_count(n))
 
 

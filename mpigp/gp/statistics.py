@@ -8,7 +8,6 @@ them whitened, as AAᵀ and AY with A = L⁻¹ K_mn, which keeps the digits that
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -48,18 +47,12 @@ class Totals(Protocol):
     absolute_Y : (d,), Σ|Y_i|.   lowest, highest : (q,), the smallest and largest inputs
     """
 
-    @property
-    def n(self) -> int: ...
-    @property
-    def all_chunks(self) -> int: ...
-    @property
-    def groups(self) -> Sequence[Group]: ...
-    @property
-    def absolute_Y(self) -> Floats: ...
-    @property
-    def lowest(self) -> Floats: ...
-    @property
-    def highest(self) -> Floats: ...
+    n: int
+    all_chunks: int
+    groups: list[Group]
+    absolute_Y: Floats
+    lowest: Floats
+    highest: Floats
 
 
 class Inducing:
@@ -131,13 +124,8 @@ class Model(ABC):
 
     def statistics_scale(self, totals: Totals, m: int) -> Floats:
         """Return the scales of the statistics' integers: Ψ2 (packed), Σψ1Y, KL. No ψ exceeds 1."""
-        return np.concatenate(
-            [
-                np.broadcast_to(scale_for(float(totals.n)), m * (m + 1) // 2 * len(totals.groups)),
-                np.tile(scale_for(totals.absolute_Y), m),
-                [1.0, FINE][: self.divergence_sums],
-            ]
-        )
+        psi2 = np.broadcast_to(scale_for(float(totals.n)), m * (m + 1) // 2 * len(totals.groups))
+        return np.concatenate([psi2, np.tile(scale_for(totals.absolute_Y), m), [1.0, FINE][: self.divergence_sums]])
 
     def gradient_scale(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> Floats:
         """Return the scales of the second round's integers: the gradients of Z and alpha.
@@ -147,9 +135,7 @@ class Model(ABC):
         weight = weights.limit * totals.all_chunks
         of_one = scale_for(self.loops.gradient_limits(inducing.points, totals.lowest, totals.highest, weight))
         m, q = inducing.Z.shape
-        scale = np.empty((m + 1, q))
-        scale[:m], scale[m] = of_one[:q], of_one[q:]
-        return scale.ravel()
+        return np.append(np.tile(of_one[:q], m), of_one[q:])
 
     @abstractmethod
     def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
@@ -263,10 +249,8 @@ class Regression(Model):
         return np.ascontiguousarray(by_K * inducing.factor)
 
     def add_gradient(self, inducing: Inducing, rows: Block, weights: Adjoints, part: Part) -> int:
-        inverse = None if inducing.unwhitened_gradient else inducing.inverse
-        return self.loops.regression_gradient(
-            inducing.points, rows.native, inverse, weights.matrix, weights.psi1Y, weights.fit, part
-        )
+        inverse, (matrix, psi1Y, fit, _) = None if inducing.unwhitened_gradient else inducing.inverse, weights
+        return self.loops.regression_gradient(inducing.points, rows.native, inverse, matrix, psi1Y, fit, part)
 
 
 class GPLVM(Model):

@@ -60,25 +60,22 @@ class KernelBackend(Protocol):
     def regression_statistics(self, points: Points, rows: Rows, inverse: Floats | None, part: Part) -> int:
         """Add AAᵀ (packed) and AY (m, d), A = L⁻¹K with `inverse` and A = K without."""
 
-    def regression_gradient(
-        self, points: Points, rows: Rows, inverse: Floats | None, matrix: Floats, psi1Y: Floats, fit: Floats, part: Part
-    ) -> int:
+    def regression_gradient(self, points: Points, rows: Rows, inverse: Floats | None, matrix: Floats, psi1Y: Floats,
+                            fit: Floats, part: Part) -> int:  # fmt: skip
         """Add the gradients of Z (m, q) and alpha (q,) through K_mn, and with `inverse` AE (m, d).
 
         ∂F/∂K = matrix A + psi1Y Eᵀ, E = Y − Aᵀ fit, with `inverse`; matrix K + psi1Y Yᵀ without.
         """
 
-    def regression_moments(
-        self, points: Points, rows: Rows, span: Span, factor: Floats, weights: Floats, mean: Floats, explained: Floats
-    ) -> None:
+    def regression_moments(self, points: Points, rows: Rows, span: Span, factor: Floats, weights: Floats, mean: Floats,
+                           explained: Floats) -> None:  # fmt: skip
         """Set mean (n, d) = K weights and explained (n,) = |factor K|², of a lower triangular factor (m, m)."""
 
     def gplvm_statistics(self, points: Points, rows: Rows, part: Part) -> int:
         """Add Σψ2 of each group (packed, groups), Σψ1Y (m, d) and KL (whole nats, the remainder)."""
 
-    def gplvm_gradient(
-        self, points: Points, rows: Rows, matrix: Floats, psi1Y: Floats, by_mu: Floats, by_S: Floats, part: Part
-    ) -> int:
+    def gplvm_gradient(self, points: Points, rows: Rows, matrix: Floats, psi1Y: Floats, by_mu: Floats, by_S: Floats,
+                       part: Part) -> int:  # fmt: skip
         """Add the gradients of Z (m, q) and alpha (q,), and set those of mu and S (n, q).
 
         matrix : (pairs, groups), each pair counts twice.   psi1Y : (m, d)
@@ -89,7 +86,6 @@ class KernelBackend(Protocol):
     ) -> None:
         """Set each row's term of the bound, whose bits depend on no other row; the weights are as in the gradient."""
 
-    def gplvm_moments(
-        self, points: Points, rows: Rows, span: Span, weights: Floats, quadratics: Floats, mean: Floats, second: Floats
-    ) -> None:
+    def gplvm_moments(self, points: Points, rows: Rows, span: Span, weights: Floats, quadratics: Floats, mean: Floats,
+                      second: Floats) -> None:  # fmt: skip
         """Set mean (n, d) = ψ1 weights (m, d), and second (n, k), the sums of quadratics (k, pairs) ψ2 over pairs."""

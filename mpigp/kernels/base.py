@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 
 from mpigp.types import Floats
 
+Gradients = tuple[Floats, Floats, Floats, Floats]  # by Z, alpha, mu and S
+
 
 class Kernel(ABC):
     """A covariance function k(x, x'), symmetric and positive semidefinite, of unit variance: k(x, x) = 1.
@@ -43,9 +45,7 @@ class LatentKernel(Kernel):
         """Return ψ1 (n, m): ψ1_im = ⟨k(Z_m, x)⟩."""
 
     @abstractmethod
-    def psi1_gradient(
-        self, Z: Floats, mu: Floats, S: Floats, alpha: Floats, weights: Floats
-    ) -> tuple[Floats, Floats, Floats, Floats]:
+    def psi1_gradient(self, Z: Floats, mu: Floats, S: Floats, alpha: Floats, weights: Floats) -> Gradients:
         """Return the derivatives of Σ_im w_im ψ1_im, for weights (n, m), by Z, alpha, mu and S."""
 
     @abstractmethod
@@ -53,9 +53,7 @@ class LatentKernel(Kernel):
         """Return ψ2 (n, m, m): ψ2_imm' = ⟨k(Z_m, x) k(Z_m', x)⟩."""
 
     @abstractmethod
-    def psi2_gradient(
-        self, Z: Floats, mu: Floats, S: Floats, alpha: Floats, weights: Floats
-    ) -> tuple[Floats, Floats, Floats, Floats]:
+    def psi2_gradient(self, Z: Floats, mu: Floats, S: Floats, alpha: Floats, weights: Floats) -> Gradients:
         """Return the derivatives of Σ_imm' w_imm' ψ2_imm', for symmetric weights (n, m, m), by Z, alpha, mu and S.
 
         Z_m is in row m and in column m: both count.

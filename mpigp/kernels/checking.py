@@ -34,16 +34,12 @@ def check(kernel: Kernel, q: int = 2, seed: int = 0, tolerance: float = 1e-6) ->
     tolerance : of every comparison, relative to the largest number in it
     """
     rng = np.random.default_rng(seed)
-    values = {
-        "Z": rng.normal(size=(POINTS, q)),
-        "X": rng.normal(size=(ROWS, q)),
-        "alpha": rng.uniform(0.3, 1.5, size=q),
-    }
+    Z, X, alpha = rng.normal(size=(POINTS, q)), rng.normal(size=(ROWS, q)), rng.uniform(0.3, 1.5, size=q)
+    values = {"Z": Z, "X": X, "alpha": alpha}
     _check_covariance(kernel, values, tolerance)
     _check_gradient(kernel.covariance, kernel.covariance_gradient, values, ("Z", "alpha"), rng, tolerance)
     if isinstance(kernel, LatentKernel):
-        mu, S = values.pop("X"), rng.uniform(0.05, 0.5, size=(ROWS, q))
-        values = {"Z": values["Z"], "mu": mu, "S": S, "alpha": values["alpha"]}
+        values = {"Z": Z, "mu": X, "S": rng.uniform(0.05, 0.5, size=(ROWS, q)), "alpha": alpha}
         _check_expectations(kernel, values, tolerance)
         for value, gradient in ((kernel.psi1, kernel.psi1_gradient), (kernel.psi2, kernel.psi2_gradient)):
             _check_gradient(value, gradient, values, ("Z", "alpha", "mu", "S"), rng, tolerance)
@@ -70,7 +66,7 @@ def _compare(where: str, result: Any, expected: Floats, tolerance: float, source
 
 
 def _check_covariance(kernel: Kernel, values: dict[str, Floats], tolerance: float) -> None:
-    Z, X, alpha = values["Z"], values["X"], values["alpha"]
+    Z, X, alpha = values.values()
     points = np.vstack([Z, X])
     _compare("covariance", _call(kernel.covariance, Z, X, alpha), np.zeros((len(Z), len(X))), np.inf, "")
     K = _call(kernel.covariance, points, points, alpha)
@@ -103,14 +99,9 @@ def _check_expectations(kernel: LatentKernel, values: dict[str, Floats], toleran
                  "among other rows it is")  # fmt: skip
 
 
-def _check_gradient(
-    value: Callable[..., Floats],
-    gradient: Callable[..., tuple[Floats, ...]],
-    values: dict[str, Floats],
-    by: tuple[str, ...],
-    rng: np.random.Generator,
-    tolerance: float,
-) -> None:
+def _check_gradient(value: Callable[..., Floats], gradient: Callable[..., tuple[Floats, ...]],
+                    values: dict[str, Floats], by: tuple[str, ...], rng: np.random.Generator,
+                    tolerance: float) -> None:  # fmt: skip
     """Compare the gradient of the weighted sum of `value` by the arrays named in `by` with central differences."""
     name = gradient.__name__
     weights = rng.normal(size=_call(value, *values.values()).shape)

@@ -6,7 +6,7 @@ The sums of the second round have no known limit: superaccumulators (mpigp.numer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -43,15 +43,9 @@ def _cut(rows: Rows, start: int, stop: int, size: int) -> Iterator[_Block]:
         yield _Block(where, rows.mu[where], S, rows.Y[where], observed)
 
 
-def _chunks(rows: Rows, part: Part | Span) -> Iterator[_Block]:
-    """Yield the chunks of a part."""
-    return _cut(rows, part.first * rows.chunk, min(len(rows.Y), part.last * rows.chunk), rows.chunk)
-
-
-def _blocks(rows: Rows, chunks: Iterable[_Block], size: int) -> Iterator[_Block]:
-    """Yield the rows of chunks in blocks of at most `size`."""
-    for chunk in chunks:
-        yield from _cut(rows, chunk.where.start, chunk.where.stop, size)
+def _blocks(rows: Rows, part: Part | Span, size: int | None = None) -> Iterator[_Block]:
+    """Yield the rows of a part in blocks of `size`, a power of two that divides the chunks, or chunk by chunk."""
+    return _cut(rows, part.first * rows.chunk, min(len(rows.Y), part.last * rows.chunk), size or rows.chunk)
 
 
 def _block_rows(m: int) -> int:
@@ -124,18 +118,17 @@ class NumpyBackend:
         return from_superaccumulators(accumulators.reshape(-1, DIGITS))
 
     def regression_statistics(self, points: Points, rows: Rows, inverse: Floats | None, part: Part) -> int:
-        overflows = 0
-        for chunk in _chunks(rows, part):
+        overflows, lower = 0, np.tril_indices(len(points.Z))
+        for chunk in _blocks(rows, part):
             K = self.covariance(points.Z, chunk.mu, points.alpha)
             A = K if inverse is None else inverse @ K
-            overflows += _add(part, native.packed(A @ A.T), A @ chunk.Y)
+            overflows += _add(part, (A @ A.T)[lower], A @ chunk.Y)
         return overflows
 
-    def regression_gradient(
-        self, points: Points, rows: Rows, inverse: Floats | None, matrix: Floats, psi1Y: Floats, fit: Floats, part: Part
-    ) -> int:
+    def regression_gradient(self, points: Points, rows: Rows, inverse: Floats | None, matrix: Floats, psi1Y: Floats,
+                            fit: Floats, part: Part) -> int:  # fmt: skip
         overflows = 0
-        for chunk in _chunks(rows, part):
+        for chunk in _blocks(rows, part):
             K, residual_sums = self.covariance(points.Z, chunk.mu, points.alpha), []
             if inverse is None:
                 by_K = matrix @ K + psi1Y @ chunk.Y.T
@@ -148,10 +141,9 @@ class NumpyBackend:
             overflows += _add_exactly(part, by_Z, by_alpha, *residual_sums)
         return overflows
 
-    def regression_moments(
-        self, points: Points, rows: Rows, span: Span, factor: Floats, weights: Floats, mean: Floats, explained: Floats
-    ) -> None:
-        for block in _blocks(rows, _chunks(rows, span), SMALLEST):
+    def regression_moments(self, points: Points, rows: Rows, span: Span, factor: Floats, weights: Floats, mean: Floats,
+                           explained: Floats) -> None:  # fmt: skip
+        for block in _blocks(rows, span, SMALLEST):
             K = self.covariance(points.Z, block.mu, points.alpha)
             mean[block.where] = K.T @ weights
             explained[block.where] = np.square(factor @ K).sum(axis=0)
@@ -181,30 +173,27 @@ class NumpyBackend:
 
     def gplvm_statistics(self, points: Points, rows: Rows, part: Part) -> int:
         m, d, overflows = len(points.Z), rows.Y.shape[1], 0
-        for chunk in _chunks(rows, part):
-            psi2 = np.zeros((1 if rows.observed is None else rows.observed.shape[1], m, m))
-            psi1Y = np.zeros((m, d))
-            for block in _blocks(rows, [chunk], _block_rows(m)):
+        row, column = np.tril_indices(m)
+        for chunk in _blocks(rows, part):
+            psi2, psi1Y = np.zeros((1 if rows.observed is None else rows.observed.shape[1], m, m)), np.zeros((m, d))
+            for block in _cut(rows, chunk.where.start, chunk.where.stop, _block_rows(m)):
                 psi1_rows, psi2_rows = self._psi(points, block)
                 counts = np.ones((len(psi2_rows), 1)) if block.observed is None else block.observed
                 psi2 += np.tensordot(counts, psi2_rows, (0, 0))
                 psi1Y += psi1_rows.T @ block.Y
             with np.errstate(all="ignore"):
                 nats = _divergence(chunk.mu, rows.S[chunk.where]).sum()
-            packed = np.stack([native.packed(each) for each in psi2], axis=1)
-            overflows += _add(part, packed, psi1Y, np.array([np.rint(nats), nats - np.rint(nats)]))
-            fits = nats < MOST / rows.all_chunks  # nothing bounds the total
-            overflows += not fits
+            overflows += _add(part, psi2[:, row, column].T, psi1Y, np.array([np.rint(nats), nats - np.rint(nats)]))
+            overflows += not nats < MOST / rows.all_chunks  # nothing bounds the total
         return overflows
 
-    def gplvm_gradient(
-        self, points: Points, rows: Rows, matrix: Floats, psi1Y: Floats, by_mu: Floats, by_S: Floats, part: Part
-    ) -> int:
+    def gplvm_gradient(self, points: Points, rows: Rows, matrix: Floats, psi1Y: Floats, by_mu: Floats, by_S: Floats,
+                       part: Part) -> int:  # fmt: skip
         m, overflows = len(points.Z), 0
         weights = _pair_weights(matrix, m)
-        for chunk in _chunks(rows, part):
+        for chunk in _blocks(rows, part):
             by_Z, by_alpha = np.zeros_like(points.Z), np.zeros_like(points.alpha)
-            for block in _blocks(rows, [chunk], _block_rows(m)):
+            for block in _cut(rows, chunk.where.start, chunk.where.stop, _block_rows(m)):
                 gradients = self._psi_gradient(points, block, block.Y @ psi1Y.T, _row_weights(weights, block))
                 by_Z += gradients[0]
                 by_alpha += gradients[1]
@@ -216,7 +205,7 @@ class NumpyBackend:
         self, points: Points, rows: Rows, span: Span, matrix: Floats, psi1Y: Floats, out: RowBounds
     ) -> None:
         weights = _pair_weights(matrix, len(points.Z))
-        for row in _blocks(rows, _chunks(rows, span), 1):
+        for row in _blocks(rows, span, 1):
             by_psi1, by_psi2 = row.Y @ psi1Y.T, _row_weights(weights, row)
             psi1, psi2 = self._psi(points, row)
             with np.errstate(all="ignore"):
@@ -224,11 +213,10 @@ class NumpyBackend:
                 out.values[row.where] = value - _divergence(row.mu, rows.S[row.where])
             out.by_mu[row.where], out.by_S[row.where] = self._psi_gradient(points, row, by_psi1, by_psi2)[2:]
 
-    def gplvm_moments(
-        self, points: Points, rows: Rows, span: Span, weights: Floats, quadratics: Floats, mean: Floats, second: Floats
-    ) -> None:
+    def gplvm_moments(self, points: Points, rows: Rows, span: Span, weights: Floats, quadratics: Floats, mean: Floats,
+                      second: Floats) -> None:  # fmt: skip
         row, column = np.tril_indices(len(points.Z))
-        for block in _blocks(rows, _chunks(rows, span), _block_rows(len(points.Z))):
+        for block in _blocks(rows, span, _block_rows(len(points.Z))):
             psi1, psi2 = self._psi(points, block)
             mean[block.where] = psi1 @ weights
             second[block.where] = psi2[:, row, column] @ quadratics.T

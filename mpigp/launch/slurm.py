@@ -47,10 +47,9 @@ def environment() -> str:
 
 def sbatch(words: list[str]) -> str:
     """Give sbatch a script, or options with a command to wrap; return the number of the job."""
+    command = ["sbatch", "--parsable", *words]
     try:
-        answer = subprocess.run(
-            ["sbatch", "--parsable", *words], capture_output=True, text=True, timeout=PATIENCE, check=False
-        )
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InputError(f"sbatch could not be run: {error}: is this a machine of the cluster?") from None
     if answer.returncode != 0:

@@ -20,7 +20,6 @@ class Outlet:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write to the stream."""
         try:
             return self._stream.write(text)
         except BrokenPipeError:
@@ -28,7 +27,6 @@ class Outlet:
             return len(text)
 
     def flush(self) -> None:
-        """Flush the stream."""
         try:
             self._stream.flush()
         except BrokenPipeError:

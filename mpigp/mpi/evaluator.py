@@ -119,8 +119,7 @@ class Evaluator:
         return Globals.unpack(message[:-1], self.m, self.q), float(message[-1])
 
     def _sum_statistics(self, inducing: Inducing) -> Integers:
-        work = partial(self.model.add_statistics, inducing)
-        return self._sum_blocks(work, self.statistics_scale, per_sum=1)
+        return self._sum_blocks(partial(self.model.add_statistics, inducing), self.statistics_scale, per_sum=1)
 
     def _sum_gradient(self, inducing: Inducing, weights: Adjoints, scale: Floats) -> Integers:
         def work(rows: Block, part: Part) -> int:
@@ -130,10 +129,10 @@ class Evaluator:
 
     def _sum_blocks(self, work: Callable[[Block, Part], int], scale: Floats, per_sum: int) -> Integers:
         """Return the accumulators of the sums over this rank's rows, and last the number of overflows."""
-        return sum(
-            (self.workers.sum(partial(work, rows), rows.chunks, scale, per_sum) for rows in self.rows.blocks()),
-            start=np.zeros(per_sum * len(scale) + 1, np.int64),
-        )
+        total = np.zeros(per_sum * len(scale) + 1, np.int64)
+        for rows in self.rows.blocks():
+            total += self.workers.sum(partial(work, rows), rows.chunks, scale, per_sum)
+        return total
 
     def _bound(self, inducing: Inducing, sums: Integers, parameters: Globals) -> Master | None:
         """Return the master's part of an evaluation; None where the bound has no value at this jitter."""
@@ -162,12 +161,10 @@ class Evaluator:
 
     def _broadcast_weights(self, master: Master | None) -> tuple[float, Adjoints]:
         """Return F and the weights, on every rank; all ranks fail where rank 0 has no bound."""
-        shape, pairs = self.model.weight_shape(self.m, len(self.rows.groups)), (self.m, self.d)
+        shape = self.model.weight_shape(self.m, len(self.rows.groups))
         first = math.prod(shape)
-        second, third = first + self.m * self.d, first + 2 * self.m * self.d
-        message = np.empty(third + 2)
-        matrix, psi1Y, fit = message[:first], message[first:second], message[second:third]
-        matrix, psi1Y, fit = matrix.reshape(shape), psi1Y.reshape(pairs), fit.reshape(pairs)
+        message = np.empty(first + 2 * self.m * self.d + 2)
+        matrix, (psi1Y, fit) = message[:first].reshape(shape), message[first:-2].reshape(2, self.m, self.d)
         if master is not None:
             matrix[...], psi1Y[...], fit[...], message[-2] = master.weights
             message[-1] = master.bound.value

@@ -43,14 +43,13 @@ class Address(NamedTuple):
 
 def start_time(process: int) -> int:
     """Return the start time of a process in clock ticks, which with its ID identifies it; -1 where it has ended."""
-    running = status(process)
-    return -1 if running is None else running.started
+    return getattr(status(process), "started", -1)
 
 
 class Heartbeat:
-    """Sends this rank's heartbeats and monitors those of the others, until `close`. The constructor is collective.
+    """Sends this rank's heartbeats and kills ranks without one for `timeout` seconds, until `close`.
 
-    timeout : seconds without a heartbeat after which a rank is killed
+    The constructor is collective.
     """
 
     def __init__(self, comm: Comm, timeout: float) -> None:

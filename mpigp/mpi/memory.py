@@ -35,13 +35,8 @@ class Choice(NamedTuple):
 
 
 def choose(comm: Comm, choice: str, needed: float) -> Choice:
-    """Return the same choice on all ranks, for that whose memory is shortest. Called by all ranks.
-
-    Parameters
-    ----------
-    choice : one of CHOICES
-    needed : bytes of all that this rank would hold for its rows
-    """
+    """Return the same of the CHOICES on all ranks, for that whose memory is shortest. Called by all ranks, each with
+    the bytes `needed` to hold its rows."""
     if choice != "auto":
         return Choice(choice == "stream", "")
     found = comm.allgather((needed, available(comm)))
@@ -60,11 +55,9 @@ def available(comm: Comm) -> float:
 def of_process(root: Path = Path("/")) -> float:
     """Return the bytes that the limits of this process leave it."""
     taken = _table(root / "proc/self/status")
-    limits = {kind: resource.getrlimit(kind)[0] for kind in PROCESS}
-    return min(
-        math.inf if limit == resource.RLIM_INFINITY else limit - 1024 * taken.get(PROCESS[kind], 0)
-        for kind, limit in limits.items()
-    )
+    limits = {name: resource.getrlimit(kind)[0] for kind, name in PROCESS.items()}
+    return min(math.inf if limit == resource.RLIM_INFINITY else limit - 1024 * taken.get(name, 0)
+               for name, limit in limits.items())  # fmt: skip
 
 
 def of_node(root: Path = Path("/")) -> float:
@@ -75,7 +68,7 @@ def of_node(root: Path = Path("/")) -> float:
 
 def _of_cgroups(root: Path) -> Iterator[float]:
     """Yield the bytes that each cgroup around this process leaves it; inside a container, paths begin at its own."""
-    for line in _lines(root / "proc/self/cgroup"):
+    for line in lines(root / "proc/self/cgroup"):
         _, controllers, path = line.split(":", 2)
         if controllers not in ("", "memory"):
             continue
@@ -83,12 +76,12 @@ def _of_cgroups(root: Path) -> Iterator[float]:
         place = Path(path).relative_to("/")
         for folder in (place, *place.parents):
             group = root / where / folder
-            limit, taken = (next(iter(_lines(group / name)), "") for name in (limit_name, taken_name))
+            limit, taken = (next(iter(lines(group / name)), "") for name in (limit_name, taken_name))
             if limit.isdigit() and taken.isdigit():  # "max" is none
                 yield float(limit) - float(taken) + _table(group / "memory.stat").get(spare_name, 0)
 
 
-def _lines(path: Path) -> list[str]:
+def lines(path: Path) -> list[str]:
     """Return the lines of a file; none where there is no such file."""
     try:
         return path.read_text().splitlines()
@@ -98,5 +91,5 @@ def _lines(path: Path) -> list[str]:
 
 def _table(path: Path) -> dict[str, int]:
     """Return the numbers of a file by the word before them: `name: number kB`, or `name number`."""
-    words = [line.replace(":", " ").split() for line in _lines(path)]
+    words = [line.replace(":", " ").split() for line in lines(path)]
     return {each[0]: int(each[1]) for each in words if len(each) > 1 and each[1].isdigit()}

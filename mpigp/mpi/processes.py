@@ -42,10 +42,9 @@ def described(error: BaseException, trace: TracebackType | None) -> str:
     """Return an unexpected error and its place in one line; MPIGP_TRACEBACK=1 adds the traceback."""
     import traceback
 
-    where = traceback.extract_tb(trace)[-1] if trace else None
-    line = f"{type(error).__name__}: {' '.join(str(error).split())}" + (
-        f" ({where.filename}:{where.lineno})" if where else ""
-    )
+    line = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    for where in traceback.extract_tb(trace)[-1:]:
+        line += f" ({where.filename}:{where.lineno})"
     if os.environ.get("MPIGP_TRACEBACK"):
         line += "\n" + "".join(traceback.format_exception(error))
     return line

@@ -1,34 +1,77 @@
-"""The rows that one rank has, and the few numbers about all rows that every rank knows."""
+"""The rows that one rank has, and the few numbers about all rows that every rank knows.
+
+Missing entries of Y: the outputs are grouped by which rows have them. Given q(X), the bound of the GPLVM is a sum over
+outputs, and an entry that is missing takes no part in it: output j needs Ψ2 over the rows that have it alone. Outputs
+that the same rows have share one Ψ2, so what counts is the number of groups: each costs two multiplications more for
+every exponential of a pair, m(m+1)/2 numbers more in each round's message, and the factorizations of m × m matrices
+once more on the master.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpigp import native
 from mpigp.chunks import chunk_count, chunk_rows
-from mpigp.data.streams import Columns, Stream, blocks
+from mpigp.data.datasets import Columns, Stream, blocks
+from mpigp.errors import InputError
 from mpigp.gp.bound import Group
 from mpigp.gp.statistics import Block
+from mpigp.mpi.communicator import sum_over_ranks
 from mpigp.mpi.distributed_rows import DistributedRows
-from mpigp.mpi.missing import Patterns
 from mpigp.types import Comm, Floats
+
+
+class EmptyColumn(InputError):
+    """An output that no row has."""
+
+
+class Patterns(NamedTuple):
+    """Which entries of Y are there."""
+
+    observed: Floats  # (rows, groups), 1 where a row of this rank has the outputs of a group, and 0 where it has not
+    group: NDArray[np.intp]  # (d,), the group of each output
+
+    def groups(self, Y: DistributedRows) -> list[Group]:
+        """Return the groups over the rows of all ranks; missing entries of Y (n, d) are zero. Collective."""
+        low, high = Y.extremes()
+        limit = Y.n * np.maximum(np.maximum(-low, high) ** 2, 1e-300)
+        squares = Y.sum(lambda y: (y * y).sum(axis=0), limit)
+        observed, most = Y.with_local(self.observed), np.full(self.observed.shape[1], float(Y.n))
+        counts = observed.sum(lambda o: o.sum(axis=0), most)
+        members = [np.flatnonzero(self.group == k) for k in range(self.observed.shape[1])]
+        pairs = zip(members, counts, strict=True)
+        return [Group(outputs, int(count), float(squares[outputs].sum())) for outputs, count in pairs]
+
+
+def find_patterns(comm: Comm, Y: Floats) -> Patterns | None:
+    """Return the patterns of the NaN in Y (rows, d); None where no rank has any."""
+    there = np.isfinite(Y)
+    if not comm.allreduce(np.count_nonzero(~there)):
+        return None
+    counts = there.astype(np.float64)
+    both = (counts.T @ counts).astype(np.int64)  # rows that have both outputs
+    sum_over_ranks(comm, both)
+    alone = both.diagonal()
+    if not alone.all():
+        raise EmptyColumn(f"column {int(alone.argmin())} (counted from 0) has no entry at all: leave it out")
+    same = (both == alone) & (both == alone[:, None])
+    first, group = np.unique(same.argmax(axis=1), return_inverse=True)
+    return Patterns(np.ascontiguousarray(counts[:, first]), group)
 
 
 class Rows:
     """A rank's rows, in chunks; with S the inputs are uncertain (GPLVM) and their gradients live here too.
 
-    Parameters
-    ----------
     n : rows of all ranks together
     mu : (rows, q), latent means, or the inputs X in regression.   S : (rows, q) or None.   Y : (rows, d)
         float64, row-major. The optimizer changes mu and S in place. Y may stay in its file, and X with it.
     patterns : which entries of Y are missing (they are zero), where some are; Y is in memory then
 
-    Attributes
-    ----------
     gradients : by name ("mu", "S"), (rows, q); none in regression
     lowest, highest : (q,), the ends of mu over all ranks, as it was given
     groups : the outputs, in groups that the same rows have: one, unless entries are missing
@@ -49,11 +92,6 @@ class Rows:
         self.lowest, self.highest = outputs.with_local(mu).extremes()
         self.absolute_Y, YY = _totals(outputs)
         self.groups = [Group(np.arange(Y.shape[1]), n, YY)] if patterns is None else patterns.groups(outputs)
-
-    @property
-    def chunks(self) -> int:
-        """The number of this rank's chunks."""
-        return -(-len(self.Y) // self.chunk)
 
     def blocks(self) -> Iterator[Block]:
         """Return the rows in blocks: one, unless they are streamed."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
+from typing import Any
 
 PHASES = ("broadcast", "statistics", "reduce", "bound", "gradients", "wait")
 GROUPS = {  # of phases: work on rows, waiting for other ranks, messages, and work on rank 0 alone
-    "compute": ("statistics", "gradients"),
-    "wait": ("wait",),
-    "messages": ("broadcast", "reduce"),
-    "master": ("bound",),
-}
+    "compute": ("statistics", "gradients"), "wait": ("wait",),
+    "messages": ("broadcast", "reduce"), "master": ("bound",),
+}  # fmt: skip
 
 
 class Phase:
@@ -25,9 +23,7 @@ class Phase:
     def __enter__(self) -> None:
         self.start = time.perf_counter()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: Any) -> None:
         self.seconds[self.name] += time.perf_counter() - self.start
 
 
@@ -44,8 +40,7 @@ class Timers:
         """Set all timers and counters to zero."""
         self.seconds = dict.fromkeys(PHASES, 0.0)
         self._blocks = {name: Phase(self.seconds, name) for name in PHASES}
-        self.messages = 0
-        self.bytes = 0
+        self.messages = self.bytes = 0
 
     def __call__(self, phase: str) -> Phase:
         """Return a context manager that adds the seconds of its block to `phase`."""

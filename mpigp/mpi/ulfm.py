@@ -23,8 +23,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from mpigp.errors import GIVEN_UP, InputError
 from mpigp.mpi.communicator import NOTICE
@@ -94,30 +92,22 @@ def survivors(comm: Comm, error: Exception) -> tuple[Comm, list[int]]:
     """
     from mpi4py import MPI
 
+    timer = threading.Timer(SHRINKING, _abort, [comm, f"MPI_Comm_shrink did not finish within {SHRINKING:g} s"])
+    timer.daemon = True
     try:
         comm.Revoke()  # so that no rank waits forever for a failed one
         if not isinstance(error, RankLost):
             _agreed(comm, False)  # matches the agreement of ranks in `confirm`
-        with _time_limit(comm):
-            smaller = comm.Shrink()
+        timer.start()
+        smaller = comm.Shrink()
     except MPI.Exception as failure:
         _abort(comm, f"MPI_Comm_shrink failed: {failure}")
         raise
+    finally:
+        timer.cancel()
     failed = MPI.Group.Difference(comm.Get_group(), smaller.Get_group())
     numbers = list(range(failed.Get_size()))
     return smaller, sorted(MPI.Group.Translate_ranks(failed, numbers, MPI.COMM_WORLD.Get_group()))
-
-
-@contextmanager
-def _time_limit(comm: Comm) -> Iterator[None]:
-    """Abort the job if the block takes too long."""
-    timer = threading.Timer(SHRINKING, _abort, [comm, f"MPI_Comm_shrink did not finish within {SHRINKING:g} s"])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _abort(comm: Comm, reason: str) -> None:

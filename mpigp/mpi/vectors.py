@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from mpigp import native
+from mpigp.mpi.communicator import sum_over_ranks
 from mpigp.numerics.reproducible_sum import from_superaccumulators, to_superaccumulators
 from mpigp.types import Comm, Floats
 
@@ -51,8 +52,6 @@ Objective: TypeAlias = Callable[[MultiVector, MultiVector], float]
 class VectorSpace:
     """Makes vectors of one problem, and their dot products: the same bits on any number of ranks.
 
-    Parameters
-    ----------
     shared : numbers of the shared part
     segments, rows_local, width : the local part has so many segments of `width` numbers for each of this rank's rows
     chunk : rows of a chunk
@@ -68,11 +67,9 @@ class VectorSpace:
 
     def dots(self, pairs: Sequence[tuple[MultiVector, MultiVector]]) -> list[Floats]:
         """Return the dot products (a, b) of each pair of MultiVectors, of a and of b vectors: one reduction for all."""
-        from mpi4py import MPI
-
         sizes = [len(left.shared) * len(right.shared) for left, right in pairs]
         totals = np.concatenate([to_superaccumulators(self._parts(left, right)) for left, right in pairs])
-        self.comm.Allreduce(MPI.IN_PLACE, totals, op=MPI.SUM)
+        sum_over_ranks(self.comm, totals)
         sums = np.split(from_superaccumulators(totals), np.cumsum(sizes)[:-1])
         return [total.reshape(len(a.shared), len(b.shared)) for total, (a, b) in zip(sums, pairs, strict=True)]
 

@@ -10,5 +10,4 @@ else:
 
 from mpigp.native._algebra import *  # noqa: F403
 from mpigp.native._loops import *  # noqa: F403
-from mpigp.native._searches import *  # noqa: F403
 from mpigp.native._sums import *  # noqa: F403

@@ -96,7 +96,7 @@ cdef void clear_above(double[:, ::1] L) noexcept:
 def group_bound(C, b, double n, double YY, double variance, double beta):
     """Return the term of F of a group of outputs, and its derivatives: mpigp.gp.bound.group_bound has the formulas.
 
-    value, ∂F/∂C, ∂F/∂b, ∂F/∂C C + ½ ∂F/∂b bᵀ, ∂F/∂variance, ∂F/∂beta, L_B, g; None where they have no value
+    value, ∂F/∂C, ∂F/∂b, ∂F/∂C C + ½ ∂F/∂b bᵀ, ∂F/∂variance, ∂F/∂beta, L_B, g, s; None where they have no value
     """
     cdef const double[:, ::1] C_ = C
     cdef int m = check_square("C", C_), d = b.shape[1], i, j, info
@@ -146,20 +146,15 @@ def group_bound(C, b, double n, double YY, double variance, double beta):
             by_s += 2 * by_P[i, j] * C_[i, j]
         by_s += by_P[i, i] * C_[i, i]
 
-    value = (
-        0.5 * n * d * log(beta / (2 * M_PI))
-        - d * log_det
-        - 0.5 * beta * YY
-        - 0.5 * s * d * (n - trace)
-        + 0.5 * beta * s * cc
-    )
+    value = (0.5 * n * d * log(beta / (2 * M_PI)) - d * log_det - 0.5 * beta * YY - 0.5 * s * d * (n - trace)
+             + 0.5 * beta * s * cc)
     by_beta = 0.5 * n * d / beta - 0.5 * YY + 0.5 * s * cc + variance * by_s
     if not isfinite(value):
         return None
     by_L = 0.5 * s * d * C
     by_L -= derivative
     derivative *= s
-    return value, derivative, beta * s * solution, by_L, beta * by_s, by_beta, factor_P, solution
+    return value, derivative, beta * s * solution, by_L, beta * by_s, by_beta, factor_P, solution, s
 
 
 # From the models' sums to the bound, and from its derivatives to weights
@@ -174,18 +169,6 @@ def symmetric(const double[::1] triangle, Py_ssize_t m):
     for i in range(m):
         for j in range(i + 1):
             out[i, j] = out[j, i] = triangle[p]
-            p += 1
-    return result
-
-
-def packed(const double[:, ::1] matrix):
-    """Return the lower triangle (m(m+1)/2,) of a symmetric matrix (m, m)."""
-    cdef Py_ssize_t m = check_square("matrix", matrix), i, j, p = 0
-    result = np.empty(m * (m + 1) // 2)
-    cdef double[::1] out = result
-    for i in range(m):
-        for j in range(i + 1):
-            out[p] = matrix[i, j]
             p += 1
     return result
 
@@ -220,9 +203,7 @@ def sandwiched(const double[:, ::1] inverse, W, double factor, bint transposed=F
 
 
 def pair_weights(by_C, const double[:, ::1] root_K, const double[:, ::1] inverse):
-    """Return L⁻ᵀ ∂F/∂C L⁻¹ ∘ K^½ of each group, packed (m(m+1)/2, groups), its diagonal halved: the loops count each pair
-    twice.
-    """
+    """Return L⁻ᵀ ∂F/∂C L⁻¹ ∘ K^½ of each group, packed (m(m+1)/2, groups), its diagonal halved: each pair counts twice."""
     matrices = by_C.copy()
     cdef double[:, :, ::1] W = matrices
     cdef Py_ssize_t groups = W.shape[0], m = check_square("inverse", inverse), k, i, j, p

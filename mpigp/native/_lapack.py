@@ -6,8 +6,6 @@ Afterwards nothing is left in sys.modules, so a later import of scipy.linalg is 
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
@@ -15,26 +13,17 @@ from pathlib import Path
 
 import scipy
 
-
-@contextmanager
-def extensions_alone(*names: str) -> Iterator[None]:
-    """Make these extension modules of scipy.linalg importable within the block without their package."""
-    loaded = []
-    if "scipy.linalg" not in sys.modules:
-        folder = str(Path(scipy.__file__).with_name("linalg"))
-        for name in names:
-            spec = PathFinder.find_spec(f"scipy.linalg.{name}", [folder])
-            if spec is None or spec.loader is None:
-                continue  # it is elsewhere: the plain import finds it
-            module = sys.modules[spec.name] = module_from_spec(spec)
-            spec.loader.exec_module(module)
-            loaded.append(spec.name)
-    try:
-        yield
-    finally:
-        for name in loaded:
-            del sys.modules[name]
-
-
-with extensions_alone("cython_blas", "cython_lapack"):
+loaded = []
+if "scipy.linalg" not in sys.modules:
+    folder = str(Path(scipy.__file__).with_name("linalg"))
+    for name in ("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack"):
+        spec = PathFinder.find_spec(name, [folder])
+        if spec is not None and spec.loader is not None:  # else it is elsewhere: the plain import finds it
+            sys.modules[name] = module_from_spec(spec)
+            spec.loader.exec_module(sys.modules[name])
+            loaded.append(name)
+try:
     import_module("mpigp.native._algebra")
+finally:
+    for name in loaded:
+        del sys.modules[name]

@@ -1,13 +1,42 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False, embedsignature=True, cdivision=True
-"""The compiled loops over rows, for NumPy arrays; mpigp.kernels.rbf has the formulas."""
+"""The compiled loops of loops.h, for NumPy arrays; mpigp.kernels.rbf has the formulas of those over rows."""
 
 import numpy as np
 
 from libc.stdint cimport int64_t
 
-from mpigp.native._shapes cimport check_matrix, check_vector, expect
+from mpigp.native._shapes cimport check_indices, check_matrix, check_vector, expect
 
-loops = fastest_loops()
+cdef extern from "loops.h":  # C checks the parameters of the loops
+    ctypedef int64_t (*counting_loop)(...) noexcept nogil
+    ctypedef void (*plain_loop)(...) noexcept nogil
+    const double FINE_SCALE "FINE"
+    ctypedef struct rows_t:
+        int64_t n, d, chunk, all_chunks, groups
+        const double *mu, *S, *Y, *observed
+    ctypedef struct rbf_t:
+        int64_t m, q
+        const double *Z, *center, *alpha
+    ctypedef struct part_t:
+        int64_t first, last
+        double *space
+        int64_t *accumulators
+        const double *scale
+        int per_sum
+    ctypedef struct searches_t:
+        int64_t n, k
+        double *records
+    ctypedef struct loops_t:
+        const char *name
+        counting_loop regression_statistics, regression_gradient, gplvm_statistics, gplvm_gradient, search_advance
+        plain_loop regression_moments, gplvm_bounds, gplvm_moments
+        plain_loop exponential, chunk_dots, largest_dots, search_begin, search_points
+    const loops_t *fastest_loops()
+    int64_t search_places(int64_t)
+    int64_t search_record(int64_t)
+    int64_t needed_workspace "workspace"(int64_t m, int64_t q, int64_t d, int64_t groups, int64_t matrices)
+
+cdef const loops_t *loops = fastest_loops()
 
 instruction_set, FINE = loops.name.decode(), FINE_SCALE
 
@@ -114,12 +143,8 @@ def regression_statistics(Kernel kernel not None, Rows rows not None, const doub
 
 
 def regression_gradient(Kernel kernel not None, Rows rows not None, const double[:, ::1] inverse,
-                        const double[:, ::1] weight, const double[:, ::1] weight_psi1Y, const double[:, ::1] fit,
-                        part):
-    """Add the gradients of Z (m, q) and alpha (q,) through ∂F/∂K, and with `inverse` AE (m, d).
-
-    ∂F/∂K = weight A + weight_psi1Y Eᵀ, E = Y − Aᵀ fit, with `inverse`; weight K + weight_psi1Y Yᵀ without.
-    """
+                        const double[:, ::1] weight, const double[:, ::1] weight_psi1Y, const double[:, ::1] fit, part):
+    """Add the gradients of Z (m, q) and alpha (q,) through ∂F/∂K, and with `inverse` AE (m, d): regression.c has the formula."""
     cdef int64_t m = kernel.k.m, q = kernel.k.q, d = rows.r.d, overflows
     cdef part_t p = adding(kernel, rows, part, m * q + q + (0 if inverse is None else m * d), 2)
     cdef const double *L_inverse = whitening(kernel, inverse)
@@ -166,12 +191,8 @@ cdef int check_gplvm(Kernel kernel, Rows rows, const double[:, ::1] weight_psi2,
 
 
 def gplvm_gradient(Kernel kernel not None, Rows rows not None, const double[:, ::1] weight_psi2,
-                   const double[:, ::1] weight_psi1Y, double[:, ::1] grad_mu, double[:, ::1] grad_S,
-                   part):
-    """Add the gradients of Z (m, q) and alpha (q,), and set those of mu and S (n, q) of these rows.
-
-    weight_psi2 : (pairs, groups)
-    """
+                   const double[:, ::1] weight_psi1Y, double[:, ::1] grad_mu, double[:, ::1] grad_S, part):
+    """Add the gradients of Z (m, q) and alpha (q,), and set those of mu and S (n, q); weight_psi2 is (pairs, groups)."""
     cdef part_t p = adding(kernel, rows, part, kernel.k.m * kernel.k.q + kernel.k.q, 2)
     cdef int64_t overflows
     check_gplvm(kernel, rows, weight_psi2, weight_psi1Y, grad_mu, grad_S)
@@ -304,3 +325,66 @@ def largest_dots(const double[:, ::1] left not None, const double[:, ::1] right 
         loops.largest_dots(&left[0, 0], left.shape[0], &right[0, 0], right.shape[0], left.shape[1], count,
                            &which[0, 0], &space[0])
     return result
+
+
+# L-BFGS on many small problems at once
+
+
+cdef class Searches:
+    """n minimizations over k variables from start (n, k) in units (n, k): mpigp.gp.batch_lbfgs has the algorithm."""
+
+    cdef searches_t s
+    cdef object memory
+    cdef double[::1] space
+
+    def __init__(self, const double[:, ::1] start not None, const double[:, ::1] units):
+        cdef double[::1] records
+        self.s.n, self.s.k = start.shape[0], start.shape[1]
+        check_matrix("units", units, self.s.n, self.s.k)
+        self.memory = np.empty(self.s.n * search_record(self.s.k) + 8)
+        records = self.memory[-self.memory.ctypes.data // 8 % 8 :]
+        self.s.records = &records[0]
+        self.space = np.empty(search_places(self.s.k) + 8)
+        with nogil:
+            loops.search_begin(&self.s, &start[0, 0], &units[0, 0])
+
+    def trials(self, const int64_t[::1] numbers not None):
+        """Return the points (a, k) at which the problems of these numbers (a,) are to be evaluated next."""
+        return self.read(numbers, True)
+
+    def points(self, const int64_t[::1] numbers not None):
+        """Return the best points (a, k) so far of the problems of these numbers (a,)."""
+        return self.read(numbers, False)
+
+    cdef read(self, const int64_t[::1] numbers, bint trial):
+        check_indices("numbers", numbers, self.s.n)
+        result = np.empty((numbers.shape[0], self.s.k))
+        cdef double[:, ::1] out = result
+        with nogil:
+            loops.search_points(&self.s, &numbers[0], numbers.shape[0], trial, &out[0, 0])
+        return result
+
+    def values(self):
+        """Return the values (n,) at the best points so far."""
+        result = np.empty(self.s.n)
+        cdef double[::1] out = result
+        cdef int64_t i
+        for i in range(self.s.n):
+            out[i] = self.s.records[i * search_record(self.s.k)]
+        return result
+
+    def advance(self, const int64_t[::1] numbers not None, const double[::1] values, const double[:, ::1] gradients,
+                double tolerance):
+        """Take the values (a,) and gradients (a, k) at the trials of these problems, and return the numbers of those that
+        have not converged."""
+        result = np.array(numbers)
+        cdef int64_t[::1] active = result
+        cdef int64_t left
+        cdef double *scaled = <double *>((<size_t>&self.space[0] + 63) // 64 * 64)
+        check_indices("numbers", numbers, self.s.n)
+        check_vector("values", values, active.shape[0])
+        check_matrix("gradients", gradients, active.shape[0], self.s.k)
+        with nogil:
+            left = loops.search_advance(&self.s, &active[0], active.shape[0], &values[0], &gradients[0, 0], tolerance,
+                                        scaled)
+        return result[:left]

@@ -21,7 +21,7 @@ cdef enum:
 LEAST_EXPONENT, DIGITS = LEAST, PLACES
 
 
-def to_superaccumulators(const double[:, ::1] values not None):
+def to_superaccumulators(const double[:, :] values not None):
     """Return the exact sums of the columns of values (k, count), as digits (count, DIGITS).
 
     A value that is not finite makes its sum NaN.

@@ -145,13 +145,6 @@ INLINE void row_gradients(const block_t *b, const rbf_t *k, int64_t q, int64_t a
     *by_S = 0.5 * a * (a * two1 - all1) + c * (2 * c * moment - all2) - 0.5 + 0.5 / load(b->ST + at);
 }
 
-/* out[row][column] = in[column][row] */
-static void scatter(const double *in, int64_t rows, int64_t columns, int64_t ld, double *out)
-{
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t c = 0; c < columns; c++) out[i * columns + c] = in[c * ld + i];
-}
-
 int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *weight_psi2,
                             const double *weight_psi1Y, double *grad_mu, double *grad_S)
 {
@@ -172,7 +165,7 @@ int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, const part_t *pa
             int64_t count = smaller(BLOCK, end - start), ld = fill_block(&b, k, rows, start, count);
 
             /* psi1: g1 = (weight_psi1Y Y^T) psi1. */
-            product(weight_psi1Y, k->m, rows->d, b.YT, 0, g1, ld);
+            product(weight_psi1Y, rows->d, k->m, rows->d, b.YT, 0, g1, ld);
             for (int64_t j = 0; j < k->m * ld; j += LANES) store(g1 + j, load(g1 + j) * load(b.psi1 + j));
             zero(first1, Q * ld);
             zero(second1, Q * ld);
@@ -184,7 +177,7 @@ int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, const part_t *pa
             zero(to_m, PANEL * nZ);
             zero(to_panels, paneled(k->m) * Q);
             psi2_gradient_block(k, b, weight_psi2, rows->groups, g, r, quadratic, to_m, to_panels);
-            product(powers, 2 * Q, k->m, r, 0, rZ, ld);
+            product(powers, k->m, 2 * Q, k->m, r, 0, rZ, ld);
             dot(r, k->m, b.cc, 2 * Q, ld, 0, rc);
             for (int64_t j = 0; j < k->m; j++)
                 for (int64_t q = 0; q < Q; q++) {
@@ -232,13 +225,13 @@ void ISA(gplvm_bounds)(const rbf_t *k, const rows_t *rows, const part_t *part, c
     take_powers(k, powers);
     for (int64_t start = part->first * rows->chunk; start < smaller(part->last * rows->chunk, rows->n); start += BLOCK) {
         int64_t count = smaller(BLOCK, rows->n - start), ld = fill_block(&b, k, rows, start, count);
-        product(weight_psi1Y, k->m, rows->d, b.YT, 0, g1, ld);
+        product(weight_psi1Y, rows->d, k->m, rows->d, b.YT, 0, g1, ld);
         for (int64_t j = 0; j < k->m * ld; j += LANES) store(g1 + j, load(g1 + j) * load(b.psi1 + j));
-        product(powers, 2 * Q, k->m, g1, 0, g1Z, ld);
+        product(powers, k->m, 2 * Q, k->m, g1, 0, g1Z, ld);
         zero(r, k->m * ld);
         zero(quadratic, Q * ld);
         psi2_rows_block(k, b, weight_psi2, rows->groups, row_weights, r, quadratic);
-        product(powers, 2 * Q, k->m, r, 0, rZ, ld);
+        product(powers, k->m, 2 * Q, k->m, r, 0, rZ, ld);
         totals(k, g1, r, ld, total1, total2);
         for (int64_t i = 0; i < ld; i += LANES) {
             vec value = load(total1 + i) + load(total2 + i) - divergences(&b, k, i);
@@ -270,15 +263,11 @@ void ISA(gplvm_moments)(const rbf_t *k, const rows_t *rows, const part_t *part, 
     double *meanT = take(&space, d * BLOCK), *secondT = take(&space, count_psi2 * BLOCK);
     for (int64_t start = part->first * rows->chunk; start < smaller(part->last * rows->chunk, rows->n); start += BLOCK) {
         int64_t count = smaller(BLOCK, rows->n - start), ld = fill_block(&b, k, rows, start, count);
-        product(weightsT, d, k->m, b.psi1, 0, meanT, ld);
+        product(weightsT, k->m, d, k->m, b.psi1, 0, meanT, ld);
         zero(secondT, count_psi2 * ld);
         for (int64_t m = 0; m < k->m; m++) {
             psi2_row(k, b, m, e);
-            for (int64_t v = 0, NV; v < ld / LANES; v += NV) {
-                NV = tile_vectors(ld / LANES - v);
-                product_vectors(NV, weights_psi2 + m * (m + 1) / 2, pairs, count_psi2, e + v * LANES, ld, m + 1, 0, 1,
-                                secondT + v * LANES, ld);
-            }
+            product(weights_psi2 + m * (m + 1) / 2, pairs, count_psi2, m + 1, e, 1, secondT, ld);
         }
         scatter(meanT, count, d, ld, mean + start * d);
         scatter(secondT, count, count_psi2, ld, second + start * count_psi2);

@@ -38,6 +38,20 @@ static inline void pack(const double *from, int64_t down, int64_t right, int64_t
     }
 }
 
+/* s[i][.] += sum over `begin` <= k < `end` of left[i * across + k * along] right[k][.], for a tile's vectors from `first` on. */
+INLINE void add_terms(const int NR, const int first, const int NV, const double *left, int64_t across, int64_t along,
+                      const double *right, int64_t down, int64_t begin, int64_t end, vec s[TALL][WIDE])
+{
+    for (int64_t k = begin; k < end; k++) {
+        vec b[WIDE];
+        for (int v = first; v < NV; v++) b[v] = load(right + k * down + v * LANES);
+        for (int i = 0; i < NR; i++) {
+            vec a = splat(left[i * across + k * along]);
+            for (int v = first; v < NV; v++) s[i][v] += a * b[v];
+        }
+    }
+}
+
 /* out[row][.] (+)= sum over k of left[row][k] right[k][.], for `count` values of k, and `ramp` more with which a triangle's
  * first vectors end: after each LANES of those, one vector less. */
 INLINE void product_tile(const int NR, const int NV, const double *left, int64_t stride, const double *right, int64_t down,
@@ -46,25 +60,13 @@ INLINE void product_tile(const int NR, const int NV, const double *left, int64_t
     vec s[TALL][WIDE];
     for (int r = 0; r < NR; r++)
         for (int v = 0; v < NV; v++) s[r][v] = add ? load(out + r * places + v * LANES) : (vec){0};
-#define TERMS(FIRST, K)                                                                  \
-    do {                                                                                 \
-        vec b[WIDE];                                                                     \
-        for (int v = FIRST; v < NV; v++) b[v] = load(right + (K) * down + v * LANES);    \
-        for (int r = 0; r < NR; r++) {                                                   \
-            vec a = splat(left[r * stride + (K)]);                                       \
-            for (int v = FIRST; v < NV; v++) s[r][v] += a * b[v];                        \
-        }                                                                                \
-    } while (0)
-    for (int64_t k = 0; k < count; k++) TERMS(0, k);
+    add_terms(NR, 0, NV, left, stride, 1, right, down, 0, count, s);
     if (ramp) {
         int64_t ends[] = {count + smaller(ramp, LANES), count + smaller(ramp, 2 * LANES), count + ramp};
-        for (int64_t k = count; k < ends[0]; k++) TERMS(0, k);
-        if (NV > 1)
-            for (int64_t k = ends[0]; k < ends[1]; k++) TERMS(1, k);
-        if (NV > 2)
-            for (int64_t k = ends[1]; k < ends[2]; k++) TERMS(2, k);
+        add_terms(NR, 0, NV, left, stride, 1, right, down, count, ends[0], s);
+        if (NV > 1) add_terms(NR, 1, NV, left, stride, 1, right, down, ends[0], ends[1], s);
+        if (NV > 2) add_terms(NR, 2, NV, left, stride, 1, right, down, ends[1], ends[2], s);
     }
-#undef TERMS
     for (int r = 0; r < NR; r++)
         for (int v = 0; v < NV; v++) store(out + r * places + v * LANES, s[r][v]);
 }
@@ -104,13 +106,14 @@ static inline void packed_product(const double *left, int64_t stride, int64_t ro
     }
 }
 
-/* out[i][row] (+)= sum over k < inner of left[i][k] right[k][row], for `count` values of i and blocks of `places` rows. */
-static inline void product(const double *left, int64_t count, int64_t inner, const double *right, int add, double *out,
-                           int64_t places)
+/* out[i][row] (+)= sum over k < inner of left[i][k] right[k][row], for `count` values of i, `stride` apart, and blocks of `places`
+ * rows. */
+static inline void product(const double *left, int64_t stride, int64_t count, int64_t inner, const double *right, int add,
+                           double *out, int64_t places)
 {
     for (int64_t v = 0, NV; v < places / LANES; v += NV) {
         NV = tile_vectors(places / LANES - v);
-        product_vectors(NV, left, inner, count, right + v * LANES, places, inner, 0, add, out + v * LANES, places);
+        product_vectors(NV, left, stride, count, right + v * LANES, places, inner, 0, add, out + v * LANES, places);
     }
 }
 
@@ -123,14 +126,7 @@ INLINE void outer_tile(const int NR, const int NV, const double *left, int64_t s
     vec s[TALL][WIDE];
     for (int i = 0; i < NR; i++)
         for (int v = 0; v < NV; v++) s[i][v] = (vec){0};
-    for (int64_t r = 0; r < rows; r++) {
-        vec b[WIDE];
-        for (int v = 0; v < NV; v++) b[v] = load(right + r * places + v * LANES);
-        for (int i = 0; i < NR; i++) {
-            vec a = splat(left[r * stride + i]);
-            for (int v = 0; v < NV; v++) s[i][v] += a * b[v];
-        }
-    }
+    add_terms(NR, 0, NV, left, 1, stride, right, places, 0, rows, s);
     for (int i = 0; i < NR; i++)
         for (int v = 0; v < NV; v++) {
             double *at = out + i * places + v * LANES;

@@ -90,23 +90,17 @@ static void exponents(const rbf_t *k, const block_t *b, const double *cc, const 
         s = load(base + i) - 0.5 * LOG2E * s;
         for (int64_t m = 0; m < k->m; m++) store(f + m * ld + i, s);
     }
-    product(ZZ, k->m, 2 * k->q, cc, 1, f, ld);
+    product(ZZ, 2 * k->q, k->m, 2 * k->q, cc, 1, f, ld);
 }
 
 /* psi1[m][row] from its exponents, in place. */
 static void psi1_block(const rbf_t *k, int64_t ld, double *psi1)
 {
-    int64_t i = 0, numbers = k->m * ld; /* ld is a multiple of two vectors */
-    for (; i + 4 * LANES <= numbers; i += 4 * LANES) {
+    for (int64_t i = 0; i < k->m * ld; i += 4 * LANES) { /* perhaps two vectors too many, into the skew after psi1 */
         vec t[4];
         for (int v = 0; v < 4; v++) t[v] = load(psi1 + i + v * LANES);
         exp2_vectors(&t[0], &t[1], &t[2], &t[3]);
         for (int v = 0; v < 4; v++) store(psi1 + i + v * LANES, t[v]);
-    }
-    if (i < numbers) {
-        vec t[4] = {load(psi1 + i), load(psi1 + i + LANES)};
-        exp2_vectors(&t[0], &t[1], &t[2], &t[3]);
-        for (int v = 0; v < 2; v++) store(psi1 + i + v * LANES, t[v]);
     }
 }
 
@@ -236,7 +230,7 @@ INLINE void psi2_rows_tile(const int NP, const rbf_t *k, const block_t *b, int64
 {
     int64_t ld = b->ld;
     vec e[4][2];
-    if (b->OT) product(weight, NP, groups, b->OT, 0, row_weights, ld);
+    if (b->OT) product(weight, groups, NP, groups, b->OT, 0, row_weights, ld);
     pair_weights(k, b, m, first);
     for (int64_t i = 0; i < ld; i += STEP) {
         psi2_exponentials(NP, k, b, m, first, i, e);

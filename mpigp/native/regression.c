@@ -145,8 +145,7 @@ int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, const par
             outer(rows->Y + start * d, d, d, A, count, m, 0, add, B, b.places);
         }
         for (int64_t i = 0; i < m; i++) overflows += accumulate(part, i * (i + 1) / 2, C + i * b.places, i + 1, LARGEST);
-        for (int64_t j = 0; j < m; j++)
-            for (int64_t i = 0; i < d; i++) BT[j * d + i] = B[i * b.places + j];
+        scatter(B, m, d, b.places, BT);
         overflows += accumulate(part, m * (m + 1) / 2, BT, m * d, LARGEST);
     }
     return overflows;
@@ -190,8 +189,7 @@ int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, const part_
             for (int64_t j = 0; j < m; j++) grad[j * Q + q] = k->alpha[q] * by_Z[q * b.places + j];
             grad[m * Q + q] = -0.5 * lane_sum(load(by_alpha + q * LANES));
         }
-        for (int64_t j = 0; j < m; j++)
-            for (int64_t i = 0; i < d; i++) grad[m * Q + Q + j * d + i] = AE[i * b.places + j];
+        scatter(AE, m, d, b.places, grad + m * Q + Q);
         int64_t count = m * Q + Q + (inverse ? m * d : 0);
         overflows += accumulate(part, 0, grad, count, LARGEST / (double)rows->all_chunks);
     }
@@ -207,14 +205,7 @@ INLINE void squares_tile(const int NR, const int NV, const double *left, int64_t
     vec s[TALL][WIDE];
     for (int i = 0; i < NR; i++)
         for (int v = 0; v < NV; v++) s[i][v] = (vec){0};
-    for (int64_t k = 0; k < count; k++) {
-        vec b[WIDE];
-        for (int v = 0; v < NV; v++) b[v] = load(right + k * places + v * LANES);
-        for (int i = 0; i < NR; i++) {
-            vec a = splat(left[i * stride + k]);
-            for (int v = 0; v < NV; v++) s[i][v] += a * b[v];
-        }
-    }
+    add_terms(NR, 0, NV, left, stride, 1, right, places, 0, count, s);
     for (int v = 0; v < NV; v++) {
         vec sum = load(out + v * LANES);
         for (int i = 0; i < NR; i++) sum += s[i][v] * s[i][v];
@@ -262,9 +253,8 @@ void ISA(regression_moments)(const rbf_t *k, const rows_t *rows, const part_t *p
             for (int64_t q = 0; q < Q; q++)
                 xT[q * places + i] = unit[q] * (rows->mu[(start + i) * Q + q] - k->center[q]);
         kernel_block(&lanes, Z, m, xT, K, places);
-        product(weightsT, d, m, K, 0, meanT, places);
-        for (int64_t i = 0; i < count; i++)
-            for (int64_t j = 0; j < d; j++) mean[(start + i) * d + j] = meanT[j * places + i];
+        product(weightsT, m, d, m, K, 0, meanT, places);
+        scatter(meanT, count, d, places, mean + start * d);
         squares(factor, m, K, places, of_rows);
         memcpy(explained + start, of_rows, (size_t)count * sizeof(double));
     }

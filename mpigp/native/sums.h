@@ -33,6 +33,13 @@ static inline double *take_transposed(const double *from, int64_t m, int64_t d, 
     return to;
 }
 
+/* out[row][column] = in[column][row] */
+static inline void scatter(const double *in, int64_t rows, int64_t columns, int64_t ld, double *out)
+{
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t c = 0; c < columns; c++) out[i * columns + c] = in[c * ld + i];
+}
+
 #define LARGEST 0x1p62 /* of a sum whose total is bounded: no chunk's part is larger */
 
 /* Add to an accumulator, modulo 2^64: after an overflow, which is reported, its value has no meaning. */

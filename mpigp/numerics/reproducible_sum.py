@@ -13,6 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from mpigp import native
+from mpigp.native import from_superaccumulators as from_superaccumulators
+from mpigp.native import to_superaccumulators as to_superaccumulators
 from mpigp.types import Floats, Integers
 
 FINE = native.FINE
@@ -43,16 +45,3 @@ def to_accumulators(values: Floats, scale: Floats) -> Integers:
     accumulators[0::2] = whole
     accumulators[1::2] = np.rint((x - whole) * FINE)
     return accumulators
-
-
-def to_superaccumulators(values: Floats) -> Integers:
-    """Return the exact sums over the first axis of values (k, count), as digits (count, DIGITS) that simply add.
-
-    A value that is not finite makes the last digit of its sum huge, and the sum NaN.
-    """
-    return native.to_superaccumulators(np.ascontiguousarray(values))
-
-
-def from_superaccumulators(digits: Integers) -> Floats:
-    """Return the sums (count,) of digits (count, DIGITS)."""
-    return native.from_superaccumulators(digits)

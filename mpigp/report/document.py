@@ -20,14 +20,9 @@ def document(title: str, kind: str, tiles: Iterable[tuple[str, str]], sections: 
     )
     data = json.dumps(figures.json(), separators=(",", ":"), allow_nan=False)
     return Template(page).substitute(
-        title=escape(title),
-        kind=kind,
-        tiles=f'<dl class="tiles">{headlines}</dl>',
-        sections="\n".join(sections),
-        style=style,
-        script=script,
-        data=data.replace("<", "\\u003c"),  # fit to stand in a script element
-    )
+        title=escape(title), kind=kind, tiles=f'<dl class="tiles">{headlines}</dl>', sections="\n".join(sections),
+        style=style, script=script, data=data.replace("<", "\\u003c"),  # fit to stand in a script element
+    )  # fmt: skip
 
 
 def provenance(made: Mapping[str, Any]) -> str:
@@ -51,13 +46,6 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def duration(seconds: float) -> str:
-    """Return seconds in the unit that a person would use."""
-    if seconds < 120:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
 def section(title: str, *parts: str) -> str:
     return "\n".join([f"<section>\n<h2>{title}</h2>", *(part for part in parts if part), "</section>"])
 
@@ -65,11 +53,6 @@ def section(title: str, *parts: str) -> str:
 def grid(kind: str, *parts: str) -> str:
     """Return parts side by side: `two`, `three`, or `wide`, the first twice as wide as the second."""
     return f'<div class="grid {kind}">{"".join(parts)}</div>'
-
-
-def stack(*parts: str) -> str:
-    """Return parts one below the other."""
-    return f'<div class="stack">{"".join(parts)}</div>'
 
 
 def note(words: str) -> str:
@@ -90,17 +73,15 @@ def table(rows: Iterable[tuple[str, ...]], head: tuple[str, ...] = ()) -> str:
     kind = ' class="number"' if head else ""
     top = "".join(f"<th{kind if place else ''}>{escape(name)}</th>" for place, name in enumerate(head))
     top = f"<thead><tr>{top}</tr></thead>" if head else ""
-    body = "".join(
-        f"<tr><th>{escape(row[0])}</th>{''.join(f'<td{kind}>{escape(cell)}</td>' for cell in row[1:])}</tr>"
-        for row in rows
-    )
+    body = ""
+    for name, *cells in rows:
+        body += f"<tr><th>{escape(name)}</th>{''.join(f'<td{kind}>{escape(cell)}</td>' for cell in cells)}</tr>"
     return f'<div class="table"><table>{top}<tbody>{body}</tbody></table></div>'
 
 
 def choice(name: str, options: Iterable[tuple[int, str]], chosen: int) -> str:
     """Return a drop-down list with its name as a label."""
-    items = "".join(
-        f'<option value="{value}"{" selected" if value == chosen else ""}>{escape(words)}</option>'
-        for value, words in options
-    )
+    items = ""
+    for value, words in options:
+        items += f'<option value="{value}"{" selected" if value == chosen else ""}>{escape(words)}</option>'
     return f'<label>{name} <select id="{name}">{items}</select></label>'

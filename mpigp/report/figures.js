@@ -61,11 +61,12 @@ function ends(panel, which) {
 
 // elements
 
-function add(parent, name, attributes = {}, words = null) {
-  const svg = parent.namespaceURI === "http://www.w3.org/2000/svg" || name === "svg";
-  const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  if (words !== null) made.textContent = words;
+const set = (element, attributes) => Object.entries(attributes).forEach(([key, value]) => element.setAttribute(key, value));
+
+function add(parent, name, attributes = {}, words = "") {
+  const made = document.createElementNS(name === "svg" ? "http://www.w3.org/2000/svg" : parent.namespaceURI, name);
+  set(made, attributes);
+  made.textContent = words;
   parent.append(made);
   return made;
 }
@@ -150,21 +151,8 @@ function axes(holder, panel, width, height) {
   add(svg, "line", { class: "frame", x1: frame.left, x2: frame.right, y1: frame.bottom, y2: frame.bottom });
   add(svg, "text", { class: "title", x: (frame.left + frame.right) / 2, y: height - 6, "text-anchor": "middle" }, label.x);
   add(svg, "text", { class: "title", "text-anchor": "middle", transform: `translate(12 ${(frame.top + frame.bottom) / 2}) rotate(-90)` }, label.y);
-  const clip = `clip-${panel.name}`;
-  add(add(svg, "clipPath", { id: clip }), "rect", { x: frame.left, y: frame.top, width: frame.right - frame.left, height: frame.bottom - frame.top });
-  return { svg, inner: add(svg, "g", { "clip-path": `url(#${clip})` }), frame, sx, sy, width, height };
-}
-
-/** A canvas over the frame of some axes, in the SVG's pixels, that scales with it. */
-function canvas(holder, { frame, width, height }) {
-  const made = add(holder, "canvas"), sharp = Math.max(2, devicePixelRatio);
-  const wide = frame.right - frame.left, high = frame.bottom - frame.top;
-  made.width = wide * sharp;
-  made.height = high * sharp;
-  made.style.cssText = `left:${(100 * frame.left) / width}%;top:${(100 * frame.top) / height}%;width:${(100 * wide) / width}%;height:${(100 * high) / height}%`;
-  const pen = made.getContext("2d");
-  pen.setTransform(sharp, 0, 0, sharp, -frame.left * sharp, -frame.top * sharp);
-  return pen;
+  add(add(svg, "clipPath", { id: `clip-${panel.name}` }), "rect", { x: frame.left, y: frame.top, width: frame.right - frame.left, height: frame.bottom - frame.top });
+  return { svg, inner: add(svg, "g", { "clip-path": `url(#clip-${panel.name})` }), frame, sx, sy, width, height };
 }
 
 // Marks. Each function returns where the pointer may look for them: targets [x, y, k] in pixels, the weights of the
@@ -208,8 +196,13 @@ function drawBars(panel, { inner, frame, sx, sy }) {
   return { targets, weights: panel.horizontal ? [0, 1] : [1, 0], within: Math.max(step / 2, 1) };
 }
 
-function drawPoints({ points }, plot, holder, hidden) {
-  const { sx, sy } = plot, pen = canvas(holder, plot), last = points.colors.length - 1;
+function drawPoints({ points }, { frame, sx, sy, width, height }, holder, hidden) {
+  // a canvas over the frame of the axes, in the SVG's pixels, that scales with it
+  const sharp = Math.max(2, devicePixelRatio), wide = frame.right - frame.left, high = frame.bottom - frame.top;
+  const style = `left:${(100 * frame.left) / width}%;top:${(100 * frame.top) / height}%;width:${(100 * wide) / width}%;height:${(100 * high) / height}%`;
+  const pen = add(holder, "canvas", { width: Math.floor(wide * sharp), height: Math.floor(high * sharp), style }).getContext("2d");
+  pen.setTransform(sharp, 0, 0, sharp, -frame.left * sharp, -frame.top * sharp);
+  const last = points.colors.length - 1;
   const [xs, ys, sdX, sdY, group] = [points.x, points.y, points.sd_x, points.sd_y, points.group].map((path) => path && column(path));
   const by = (few, some, many) => (xs.length > 1500 ? many : xs.length > 300 ? some : few);
   const groupOf = (k) => Math.min(group?.[k] ?? 0, last);
@@ -224,9 +217,9 @@ function drawPoints({ points }, plot, holder, hidden) {
   };
   const unsure = holder.parentElement.querySelector("input[type=checkbox]")?.checked ?? true;
   if (sdX && unsure) {
-    const wide = sx(1) - sx(0), high = sy(0) - sy(1);
+    const unitX = sx(1) - sx(0), unitY = sy(0) - sy(1);
     each(by(0.2, 0.1, 0.03), (k) => {
-      pen.ellipse(sx(xs[k]), sy(ys[k]), Math.max(sdX[k] * wide, 0.5), Math.max((sdY?.[k] ?? 0) * high, 0.5), 0, 0, 7);
+      pen.ellipse(sx(xs[k]), sy(ys[k]), Math.max(sdX[k] * unitX, 0.5), Math.max((sdY?.[k] ?? 0) * unitY, 0.5), 0, 0, 7);
       pen.fill();
     });
   } else if (sdY && !sdX) {
@@ -253,9 +246,7 @@ function heightOf(panel, width) {
 /** Draw a panel; return a function that marks what is at a point (x, y), and returns a text on it, or null. */
 function draw(holder, panel, hidden) {
   const width = holder.clientWidth, plot = axes(holder, panel, width, heightOf(panel, width));
-  let marks = null;
-  if (panel.lines) marks = drawLines(panel, plot);
-  if (panel.bars) marks = drawBars(panel, plot);
+  let marks = panel.bars ? drawBars(panel, plot) : panel.lines && drawLines(panel, plot);
   if (panel.points) marks = drawPoints(panel, plot, holder, hidden);
   const spot = add(plot.svg, "circle", { class: "spot", r: 4.5, display: "none" });
   return (px, py) => {
@@ -266,8 +257,7 @@ function draw(holder, panel, hidden) {
     }
     if (!panel.bars) spot.setAttribute("display", best ? "inline" : "none");
     if (!best) return null;
-    spot.setAttribute("cx", best[0]);
-    spot.setAttribute("cy", best[1]);
+    set(spot, { cx: best[0], cy: best[1] });
     return fill(panel.hover.join("\n"), best[2]);
   };
 }
@@ -288,8 +278,7 @@ function live(panel) {
     const box = holder.getBoundingClientRect();
     show(event, hover(event.clientX - box.left, event.clientY - box.top));
   };
-  holder.addEventListener("pointermove", look);
-  holder.addEventListener("pointerdown", look);
+  for (const event of ["pointermove", "pointerdown"]) holder.addEventListener(event, look);
   holder.addEventListener("pointerleave", (event) => { hover(-1e9, -1e9); show(event, null); });
   redraw();
   return redraw;

@@ -10,13 +10,25 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-DIGITS = 5
+MOST = 4000  # rows that a figure shows: a random sample, spread evenly over a file of any size
+BLOCK = 2**16  # rows in memory at a time
+# Petroff's ten colors, distinct with any color vision (arXiv:2107.02270), with the two grays late in the order.
+COLORS = ("#3f90da", "#ffa90e", "#bd1f01", "#832db6", "#a96b59", "#94a4a2", "#e76300", "#b9ac70", "#717581", "#92dadd")
+PALE = "#c9ced6"  # for what has no color of its own
+BLUE, YELLOW, PURPLE, GRAY, ORANGE, CYAN = (COLORS[place] for place in (0, 1, 3, 5, 6, 9))
+PHASE_COLORS = {
+    "broadcast": YELLOW, "statistics": BLUE, "reduce": ORANGE, "bound": CYAN, "gradients": PURPLE, "wait": GRAY,
+    "compute": BLUE, "messages": ORANGE, "master": PURPLE, "imbalance": GRAY, "algebra": CYAN, "latency": ORANGE,
+    "bandwidth": YELLOW,
+}  # fmt: skip
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -122,7 +134,7 @@ class Figures:
         return {**self.data, "panels": [asdict(panel, dict_factory=filled) for panel in self.panels.values()]}
 
 
-def rounded(values: Any, digits: int = DIGITS) -> Any:
+def rounded(values: Any, digits: int = 5) -> Any:
     """Return arrays as lists of numbers of some digits, integers as they are; what is not finite becomes None."""
     if isinstance(values, np.ndarray):
         values = values.tolist()
@@ -136,3 +148,29 @@ def rounded(values: Any, digits: int = DIGITS) -> Any:
         return None
     short = float(f"{values:.{digits}g}")
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
+
+
+def thinned(n: int, most: int = MOST) -> Indices:
+    """Return all rows where there are at most `most`, else one at random from each of `most` equal runs of rows.
+
+    Every so-many-th row would be as even, but could miss whole classes of data that repeat in a cycle.
+    """
+    if n <= most:
+        return np.arange(n)
+    edges = np.arange(most + 1) * n // most
+    return edges[:-1] + (np.random.default_rng(0).random(most) * np.diff(edges)).astype(np.int64)
+
+
+def evenly(count: int, most: int) -> Indices:
+    """Return at most `most` of `count` places, evenly, the first and the last among them."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64)) if count else np.arange(0)
+
+
+def pick(n: int, rows: Indices, read: Callable[[int, int], NDArray]) -> NDArray:
+    """Return some of n rows, given in ascending order, from the blocks that `read` returns for [start, stop)."""
+    parts = []
+    for start in range(0, n, BLOCK):
+        stop = min(n, start + BLOCK)
+        first, last = np.searchsorted(rows, (start, stop))
+        parts.append(read(start, stop)[rows[first:last] - start])
+    return np.concatenate(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,11 +13,11 @@ from mpigp.files.model_file import FORMAT, ModelFile
 from mpigp.files.provenance import Timing, balance
 from mpigp.gp.parameters import Globals
 from mpigp.mpi.timers import GROUPS, PHASES
-from mpigp.report.thinning import Indices, evenly, pick, thinned
+from mpigp.report.figures import Indices, evenly, pick, thinned
 from mpigp.types import Floats
 
 ITERATIONS = 2000  # that a figure shows at most
-SERIES = ("bound", "gradient_norm", "seconds")
+SHARES = ("compute", "wait", "messages")
 REMEDY = "`mpigp fit -o` writes model files"
 
 
@@ -38,10 +39,7 @@ class Iterations(NamedTuple):
 
     @property
     def frame(self) -> tuple[float, float]:
-        """The ends of the bound that a figure shows.
-
-        A start is often so far below that nothing else would be seen: the first twentieth may be left out.
-        """
+        """The ends of the bound that a figure shows; a start so far below that it hides all else may be left out."""
         bound = self.bound[np.isfinite(self.bound)]
         late = bound[len(bound) // 20 :]
         if not len(late):
@@ -76,11 +74,6 @@ class Fitted(NamedTuple):
     made: dict[str, Any]
 
     @property
-    def relevance(self) -> Indices:
-        """The dimensions, the most relevant (largest alpha) first."""
-        return np.argsort(-self.parameters.alpha, kind="stable")
-
-    @property
     def balance(self) -> float:
         """The mean over the ranks of the seconds spent on rows, as a share of the busiest rank's."""
         assert self.timing is not None
@@ -88,47 +81,57 @@ class Fitted(NamedTuple):
 
 
 def read_fitted(model: ModelFile) -> Fitted:
-    """Return the contents of a model file, checked."""
+    """Return the contents of a model file, checked; some of the rows of its latent space, and of its iterations."""
     if model.attribute("format") != FORMAT:
         raise InputError(f"{model.name}: is not a model file: {REMEDY}")
-    kind, parameters, d = model.kind, model.parameters(), model.outputs()
-    n = model.attribute("n")
+    kind, parameters, d, n = model.kind, model.parameters(), model.outputs(), model.attribute("n")
     if not isinstance(n, int) or n < 1:
         raise InputError(f"{model.name}: attribute n: is {n!r}: {REMEDY}, with their number of rows")
     model.sizes["n"] = n
     y = None if d is None else model.standardization("y")
-    learning, last = read_learning(model)
-    return Fitted(
-        name=Path(model.name).name,
-        model=kind,
-        n=n,
-        d=d,
-        jitter=None if model.attribute("jitter") is None else model.jitter(0.0),
-        seed=model.attribute("seed"),
-        stopped=model.attribute("stopped"),
-        parameters=parameters,
-        y_scale=None if y is None else y.scale,
-        learning=learning,
-        last=last,
-        latent=read_some_latent(model, n) if kind == "gplvm" else None,
-        timing=model.timing(),
-        made=model.provenance(),
-    )
-
-
-def read_some_latent(model: ModelFile, n: int) -> Latent:
-    """Return a sample of the rows of the latent space."""
-    rows = thinned(n)
-    mu, S = np.hsplit(pick(n, rows, lambda start, stop: np.hstack(model.latent(start, stop))), 2)
-    return Latent(rows, mu, np.sqrt(S))
-
-
-def read_learning(model: ModelFile) -> tuple[Iterations, dict[str, Any]]:
-    """Return some iterations of the trace, and its last entries by name; nothing of either in a file without."""
     trace = model.trace()
-    count = len(trace["bound"]) if trace else 0
-    if not count:
-        return Iterations(np.arange(0), *[np.empty(0)] * 3), {}
+    count = len(trace.get("bound", []))
     places = evenly(count, ITERATIONS)
-    last = {"iterations": count} | {name: values[-1] for name, values in trace.items()}
-    return Iterations(places + 1, *(np.array(trace[name], float)[places] for name in SERIES)), last
+    series = (np.array(trace.get(name, []), float)[places] for name in Iterations._fields[1:])
+    latent = None
+    if kind == "gplvm":
+        rows = thinned(n)
+        mu, S = np.hsplit(pick(n, rows, lambda start, stop: np.hstack(model.latent(start, stop))), 2)
+        latent = Latent(rows, mu, np.sqrt(S))
+    return Fitted(
+        name=Path(model.name).name, model=kind, n=n, d=d,
+        jitter=None if model.attribute("jitter") is None else model.jitter(0.0),
+        seed=model.attribute("seed"), stopped=model.attribute("stopped"),
+        parameters=parameters, y_scale=None if y is None else y.scale, learning=Iterations(places + 1, *series),
+        last={"iterations": count} | {name: values[-1] for name, values in trace.items()} if count else {},
+        latent=latent, timing=model.timing(), made=model.provenance(),
+    )  # fmt: skip
+
+
+def read_metrics(path: str, model: ModelFile) -> dict[str, Any]:
+    """Return some records of a fit's file of metrics, refused where its bounds are not those of the model's trace:
+    `iteration` (k,), and `shares` (3, k) of the time of rank 0 until then in each of SHARES, their `names`."""
+    bounds = model.trace().get("bound", [])
+    iterations, shares = [], []
+    try:
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                record = json.loads(line)
+                iteration = int(record["iteration"])
+                if iteration > len(bounds):
+                    break  # behind the model's checkpoint
+                if iteration < 1 or record["bound"] != bounds[iteration - 1]:
+                    other = f"is not of the run that made {model.name}: give the metrics of its run"
+                    raise InputError(f"{path}: iteration {iteration}: {other}")
+                iterations.append(iteration)
+                shares.append([float(record[name]) for name in SHARES])
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}: check the path of `metrics`") from error
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: line {len(iterations) + 1}: is no record of the metrics of a fit") from error
+    if not iterations:
+        raise InputError(f"{path}: holds no iteration of {model.name}: give the `metrics` of its run")
+    places = evenly(len(iterations), ITERATIONS)
+    return {"names": SHARES, "iteration": np.array(iterations)[places], "shares": np.array(shares)[places].T}

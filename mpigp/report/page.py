@@ -8,24 +8,11 @@ from html import escape
 from mpigp.files.provenance import Timing
 from mpigp.gp.parameters import effective_dimensions
 from mpigp.mpi.timers import PHASES
-from mpigp.report.document import (
-    choice,
-    document,
-    duration,
-    figure,
-    grid,
-    note,
-    number,
-    percent,
-    provenance,
-    section,
-    stack,
-    table,
-)
+from mpigp.report.comparison import Predictions
+from mpigp.report.document import choice, document, figure, grid, note, number, percent, provenance, section, table
 from mpigp.report.figures import Figures
 from mpigp.report.fitted import Fitted
 from mpigp.report.panels import OUTPUTS, RANKS, Report
-from mpigp.report.predictions import Predictions
 
 MODELS = {"gplvm": "Bayesian GPLVM", "regression": "Sparse GP regression"}
 
@@ -33,14 +20,16 @@ MODELS = {"gplvm": "Bayesian GPLVM", "regression": "Sparse GP regression"}
 def render(report: Report, figures: Figures) -> str:
     """Return the page."""
     fitted = report.fitted
-    sections = [
-        latent(report, figures) if fitted.latent else regression(report, figures),
-        learning(fitted, figures),
-        time(fitted, figures),
-        parameters(fitted),
-        provenance(fitted.made),
-    ]
+    sections = [latent(report, figures) if fitted.latent else regression(report, figures), learning(fitted, figures)]
+    sections += [time(fitted, figures), parameters(fitted), provenance(fitted.made)]
     return document(fitted.name, MODELS[fitted.model], headlines(report), sections, figures)
+
+
+def duration(seconds: float) -> str:
+    """Return seconds in the unit that a person would use."""
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def headlines(report: Report) -> list[tuple[str, str]]:
@@ -99,7 +88,7 @@ def regression(report: Report, figures: Figures) -> str:
     if d > OUTPUTS:
         words += f" The figure offers the first {OUTPUTS} of {number(d)} outputs."
     output = choice("output", enumerate(predictions.y_names[:OUTPUTS]), 0) if d > 1 else ""
-    side = stack(scores(predictions), figure(figures, "calibration"), weights)
+    side = f'<div class="stack">{scores(predictions)}{figure(figures, "calibration")}{weights}</div>'
     return section("Predictions", note(words), grid("wide", figure(figures, "predictions", output), side))
 
 
@@ -107,10 +96,8 @@ def scores(predictions: Predictions) -> str:
     """Return the table of the errors of each output."""
     columns = zip(predictions.y_names, predictions.rmse, predictions.nlpd, predictions.inside, strict=True)
     rows = [(name, number(rmse, 4), number(nlpd, 4), percent(inside)) for name, rmse, nlpd, inside in columns]
-    words = (
-        "Computed over the rows drawn, in the data’s units. NLPD is the mean negative log predictive density. The "
-        f"interval ±2σ should hold {percent(math.erf(math.sqrt(2)))} of the rows."
-    )
+    words = "Computed over the rows drawn, in the data’s units. NLPD is the mean negative log predictive density. "
+    words += f"The interval ±2σ should hold {percent(math.erf(math.sqrt(2)))} of the rows."
     return f"<div>{table(rows, ('output', 'RMSE', 'NLPD', 'within ±2σ'))}{note(words)}</div>"
 
 
@@ -145,22 +132,20 @@ def time(fitted: Fitted, figures: Figures) -> str:
     timing, shares = fitted.timing, figure(figures, "metrics")
     if timing is None:
         return section("Time", note("The file holds no times of ranks and phases."), shares and grid("two", shares))
-    words = (
-        f"Seconds inside evaluations of the last run. Load balance {percent(fitted.balance)}: the time spent on rows "
-        "(statistics and gradients), as the mean over the ranks divided by the maximum."
-    )
+    words = f"Seconds inside evaluations of the last run. Load balance {percent(fitted.balance)}: the time spent on "
+    words += "rows (statistics and gradients), as the mean over the ranks divided by the maximum."
     if len(timing.rows) > RANKS:
         words += f" The figure shows {RANKS} of {number(len(timing.rows))} ranks, evenly spaced."
-    return section("Time", note(words), grid("two", stack(figure(figures, "timing"), shares), phases(timing)))
+    drawn = f'<div class="stack">{figure(figures, "timing")}{shares}</div>'
+    return section("Time", note(words), grid("two", drawn, phases(timing)))
 
 
 def phases(timing: Timing) -> str:
     """Return the table of the seconds of the phases over the ranks."""
-    total = timing.seconds.sum() or 1.0
     rows = []
     for name, seconds in zip(PHASES, timing.seconds.T, strict=True):
         cells = (number(value, 3) for value in (seconds.mean(), seconds.min(), seconds.max()))
-        rows.append((name, *cells, percent(seconds.sum() / total)))
+        rows.append((name, *cells, percent(seconds.sum() / (timing.seconds.sum() or 1.0))))
     cells = (number(value) for value in (round(timing.rows.mean()), timing.rows.min(), timing.rows.max()))
     return table([*rows, ("rows of a rank", *cells, "")], ("seconds", "mean", "min", "max", "share"))
 
@@ -172,20 +157,16 @@ def parameters(fitted: Fitted) -> str:
     if fitted.y_scale is not None and len(fitted.y_scale) == 1:
         noise += f"; {number(beta**-0.5 * float(fitted.y_scale[0]))} in the data’s"
     shape = [
-        ("model", MODELS[fitted.model]),
-        ("rows n", number(fitted.n)),
-        ("inducing points m", number(Z.shape[0])),
+        ("model", MODELS[fitted.model]), ("rows n", number(fitted.n)), ("inducing points m", number(Z.shape[0])),
         ("latent dimensions q" if fitted.latent else "inputs q", number(Z.shape[1])),
         ("outputs d", None if fitted.d is None else number(fitted.d)),
         ("jitter", None if fitted.jitter is None else number(fitted.jitter)),
         ("seed", None if fitted.seed is None else str(fitted.seed)),
-    ]
+    ]  # fmt: skip
     learned = [
-        ("kernel variance σ_f²", number(variance)),
-        ("noise precision β", number(beta)),
-        ("noise σ", noise),
+        ("kernel variance σ_f²", number(variance)), ("noise precision β", number(beta)), ("noise σ", noise),
         ("signal to noise σ_f² β", number(variance * beta)),
         ("stopped because", "it has not stopped: this is a checkpoint" if fitted.stopped == "" else fitted.stopped),
-    ]
+    ]  # fmt: skip
     halves = ([(name, value) for name, value in rows if value is not None] for rows in (shape, learned))
     return section("Parameters", grid("two", *map(table, halves)))

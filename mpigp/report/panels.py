@@ -9,14 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpigp.mpi.timers import PHASES
-from mpigp.report import palette
-from mpigp.report.figures import Axis, Figures, Panel, Points, Series, rounded
-from mpigp.report.fitted import Fitted
-from mpigp.report.labels import Labels
-from mpigp.report.metrics import SHARES, Metrics
-from mpigp.report.palette import COLORS, INSIDE, OUTSIDE, PALE
-from mpigp.report.predictions import Predictions
-from mpigp.report.thinning import evenly
+from mpigp.report import figures
+from mpigp.report.comparison import LEVELS, Labels, Predictions
+from mpigp.report.figures import BLUE, COLORS, ORANGE, PALE, PHASE_COLORS, Axis, Figures, Panel, Points, Series
+from mpigp.report.fitted import SHARES, Fitted
 
 BOUND_DIGITS = 10  # its last changes are small beside itself
 RANKS = 200  # that a figure shows at most
@@ -30,14 +26,18 @@ class Report(NamedTuple):
     fitted: Fitted
     labels: Labels | None = None
     predictions: Predictions | None = None
-    metrics: Metrics | None = None
+    metrics: dict[str, Any] | None = None
 
 
 def describe(report: Report) -> Figures:
     """Return the figures of a report."""
     fitted, labels, predictions, metrics = report
-    alpha, across = fitted.parameters.alpha, fitted.relevance.tolist()
-    data: dict[str, Any] = {"alpha": alpha, "lengthscale": alpha**-0.5, "inputs": input_names(report)}
+    alpha = fitted.parameters.alpha
+    across = np.argsort(-alpha, kind="stable").tolist()  # the most relevant (largest alpha) first
+    inputs = [f"{'input' if fitted.latent is None else 'dimension'} {place}" for place in range(len(alpha))]
+    if predictions is not None:
+        inputs = [f"{name}, {column}" for name, column in zip(inputs, predictions.x_names, strict=True)]
+    data: dict[str, Any] = {"alpha": alpha, "lengthscale": alpha**-0.5, "inputs": inputs}
     data["learning"] = fitted.learning._asdict() | {"frame": list(fitted.learning.frame)}
     panels = [relevance(fitted)]
     if fitted.latent is not None:
@@ -53,37 +53,30 @@ def describe(report: Report) -> Figures:
         panels += learning(fitted)
     if fitted.timing is not None:
         seconds, rows = fitted.timing
-        ranks = evenly(len(rows), RANKS)
+        ranks = figures.evenly(len(rows), RANKS)
         data["timing"] = {"names": PHASES, "ranks": ranks, "seconds": seconds[ranks].T, "rows": rows[ranks]}
         panels.append(timing(fitted, ranks.tolist()))
     if metrics is not None:
-        data["metrics"] = {"names": SHARES, "iteration": metrics.iteration, "shares": metrics.shares.T}
+        data["metrics"] = metrics
         panels.append(time_shares())
-    short = rounded(data)
-    short["learning"]["bound"] = rounded(fitted.learning.bound, BOUND_DIGITS)
+    short = figures.rounded(data)
+    short["learning"]["bound"] = figures.rounded(fitted.learning.bound, BOUND_DIGITS)
     return Figures({panel.name: panel for panel in panels}, short, {"across": across[0], "up": across[:2][-1]})
 
 
 def predictions_data(predictions: Predictions) -> dict[str, Any]:
     """Return the numbers that the figures show of predictions: those of the first outputs."""
-    data = {name: getattr(predictions, name) for name in ("rows", "x", "levels", "coverage", "x_names")}
     truth, mean, y_sd = (values.T[:OUTPUTS] for values in (predictions.truth, predictions.mean, predictions.y_sd))
-    data |= {"truth": truth, "mean": mean, "y_sd": y_sd, "y_names": predictions.y_names[:OUTPUTS], "curve": None}
-    data["outside"] = (np.abs(truth - mean) > 2 * y_sd).astype(int)
-    data["ends"] = np.stack([truth.min(axis=1), truth.max(axis=1)], axis=1)
-    if predictions.curve is not None:
-        data["curve"] = {name: values.T[:OUTPUTS] for name, values in predictions.curve._asdict().items()}
-        data["curve"]["x"] = predictions.curve.x
-    return data
-
-
-def input_names(report: Report) -> list[str]:
-    """Return what the figure of ARD weights says of each input."""
-    kind = "input" if report.fitted.latent is None else "dimension"
-    names = [f"{kind} {place}" for place in range(len(report.fitted.parameters.alpha))]
-    if report.predictions is None:
-        return names
-    return [f"{name}, {column}" for name, column in zip(names, report.predictions.x_names, strict=True)]
+    curve = predictions.curve
+    if curve is not None:
+        curve = {name: column if column.ndim == 1 else column.T[:OUTPUTS] for name, column in curve.items()}
+    return {
+        "rows": predictions.rows, "x": predictions.x, "levels": LEVELS, "coverage": predictions.coverage,
+        "x_names": predictions.x_names, "truth": truth, "mean": mean, "y_sd": y_sd,
+        "y_names": predictions.y_names[:OUTPUTS], "curve": curve,
+        "outside": (np.abs(truth - mean) > 2 * y_sd).astype(int),
+        "ends": np.stack([truth.min(axis=1), truth.max(axis=1)], axis=1),
+    }  # fmt: skip
 
 
 def relevance(fitted: Fitted) -> Panel:
@@ -101,13 +94,12 @@ def latent(fitted: Fitted, labels: Labels | None) -> Panel:
     """Describe two latent dimensions, at first the most relevant; or the only one against the rows."""
     assert fitted.latent is not None
     one = fitted.latent.mu.shape[1] == 1
-    shown = ["across"] if one else ["across", "up"]
     hover = ["row {latent.rows}"] + ([] if labels is None else ["label {labels.values|labels.names}"])
-    hover += [f"dimension @{axis}: {{latent.mu.@{axis}:5}} ± {{latent.sd.@{axis}:2}}" for axis in shown]
-    x, y, sd_x, sd_y = "latent.mu.@across", "latent.mu.@up", "latent.sd.@across", "latent.sd.@up"
+    hover += [f"dimension @{axis}: {{latent.mu.@{axis}:5}} ± {{latent.sd.@{axis}:2}}" for axis in ("across", "up")]
+    points = Points("latent.mu.@across", "latent.mu.@up", (*COLORS, PALE), "latent.sd.@across", "latent.sd.@up")
     if one:
-        y, sd_y = "latent.rows", ""
-    points = Points(x, y, (*COLORS, PALE), sd_x, sd_y)
+        points = replace(points, y="latent.rows", sd_y="")
+        hover.pop()
     if labels is not None:
         rest = len(labels.names) - len(COLORS)
         names = labels.names[: len(COLORS)] + ([f"{rest} more"] if rest > 0 else [])
@@ -123,17 +115,17 @@ def predicted(predictions: Predictions) -> Panel:
     columns = ("truth", "mean", "y_sd", "outside", "ends")
     truth, mean, sd, outside, ends = (f"predictions.{name}.@output" for name in columns)
     x_name, y_name = "{predictions.x_names.0}", "{predictions.y_names.@output}"
-    groups: dict[str, Any] = {"group": outside, "names": ("within ±2σ", "outside")}
+    groups: dict[str, Any] = {"colors": (BLUE, ORANGE), "group": outside, "names": ("within ±2σ", "outside")}
     hover = ["row {predictions.rows}", f"true {{{truth}:5}}", f"predicted {{{mean}:5}}, σ {{{sd}:3}}"]
     if predictions.curve is not None:
         curve, f_sd, y_sd = (f"predictions.curve.{name}.@output" for name in ("mean", "f_sd", "y_sd"))
         line = Series(curve, "predictions.curve.x", bands=[y_sd, f_sd])
-        points = Points("predictions.x", truth, (INSIDE, OUTSIDE), **groups)
+        points = Points("predictions.x", truth, **groups)
         caption, axes = "The function and the data", (Axis(x_name), Axis(y_name))
         hover.insert(1, f"{x_name}: {{predictions.x:5}}")
     else:
         line = Series(ends, ends, dashed=True)
-        points = Points(truth, mean, (INSIDE, OUTSIDE), sd_y=sd, **groups)
+        points = Points(truth, mean, sd_y=sd, **groups)
         caption, axes = "Predicted against true", (Axis(f"true {y_name}"), Axis(f"predicted {y_name}"))
     title = f"{len(predictions.rows):,} of {predictions.n:,} rows, {predictions.inside[0]:.1%} within ±2σ"
     return Panel("predictions", caption, *axes, hover, [line], points=points, tall=True, title=title)
@@ -169,7 +161,7 @@ def timing(fitted: Fitted, ranks: list[int]) -> Panel:
     hover = ["rank {timing.ranks}, {timing.rows} rows", *(f"{name} {{{path}:3}} s" for name, path in columns.items())]
     x = Axis("seconds", (0.0, 1.01 * float(fitted.timing.seconds.sum(axis=1).max()) or 1.0))
     y = Axis("rank", (len(ranks) - 0.5, -0.5), ticks=[(place, str(rank)) for place, rank in enumerate(ranks)])
-    bars = [Series(path, "", name, palette.PHASES[name]) for name, path in columns.items()]
+    bars = [Series(path, "", name, PHASE_COLORS[name]) for name, path in columns.items()]
     title = f"load balance {fitted.balance:.1%}"
     return Panel("timing", "Time of each rank by phase", x, y, hover, bars=bars, horizontal=True, title=title)
 
@@ -178,6 +170,6 @@ def time_shares() -> Panel:
     """Describe the shares of rank 0's time until each iteration."""
     columns = {name: f"metrics.shares.{place}" for place, name in enumerate(SHARES)}
     hover = ["until iteration {metrics.iteration}", *(f"{name} {{{path}:3%}}" for name, path in columns.items())]
-    lines = [Series(path, "metrics.iteration", name, palette.PHASES[name]) for name, path in columns.items()]
+    lines = [Series(path, "metrics.iteration", name, PHASE_COLORS[name]) for name, path in columns.items()]
     y = Axis("share of the time", (0.0, 1.0), ticks=PERCENT)
     return Panel("metrics", "Share of rank 0’s time until each iteration", Axis("iteration"), y, hover, lines)

@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from mpigp.files.atomic import replacing
-from mpigp.report.figures import Axis, Figures, Panel, Points
-from mpigp.report.palette import COLORS
+from mpigp.report.figures import COLORS, Axis, Figures, Panel, Points
 
 DPI = 160
 TICKS = 9  # with texts of their own that an axis shows at most
@@ -37,8 +36,7 @@ def draw(figures: Figures, panels: list[Panel]) -> Figure:
     if first.horizontal:
         height = min(1.6 + 0.25 * len(figures.column(first.bars[0].y)), 8)
     figure = Figure(figsize=(width * len(panels), height), layout="constrained")
-    for place, panel in enumerate(panels, 1):
-        axes = figure.add_subplot(1, len(panels), place)
+    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         axes.grid(color="#dfe3e8", linewidth=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
@@ -49,7 +47,7 @@ def draw(figures: Figures, panels: list[Panel]) -> Figure:
             draw_points(axes, figures, panel.points)
         set_axis(axes, figures, panel.x, "x")
         set_axis(axes, figures, panel.y, "y")
-        if place == 1 and axes.get_legend_handles_labels()[1]:
+        if panel is first and axes.get_legend_handles_labels()[1]:
             outside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
             axes.legend(frameon=False, **({} if panel.lines else outside))
     return figure

@@ -11,14 +11,14 @@ bandwidth   2 (p−1)/p V/B k  an evaluation sends V bytes; a broadcast or a red
 
 M is measured, and a by an evaluation of a single row; b, L and 1/B ≥ 0 are fitted to the seconds on all numbers of
 ranks. On a machine of C cores, w = min(p T, C) with T threads each; where cores are shared, k = p T / C ranks take
-turns on each, and k is 1 elsewhere.
+turns on each, and k is 1 elsewhere. A forecast is for more ranks than were measured, with a core for each thread.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import NamedTuple
 
@@ -26,11 +26,20 @@ import numpy as np
 
 from mpigp.chunks import chunk_count, chunk_rows
 from mpigp.scaling.interconnects import Interconnect
-from mpigp.scaling.study import Point
+from mpigp.scaling.study import Point, Study
 
 TERMS = ("compute", "imbalance", "algebra", "master", "latency", "bandwidth")
 STEPS = 4 * 2 + 4 * 1
 MIN_POINTS = 3  # of cross-validation
+MAX_RANKS = 4096
+HALF = 0.5
+BOTTLENECKS = {  # why a term can be the largest
+    "imbalance": "there are too few chunks of rows for so many ranks",
+    "algebra": "the matrices of size m that every rank computes",
+    "master": "the matrices of size m that rank 0 computes while the others wait",
+    "latency": "the latency of messages",
+    "bandwidth": "the bytes of messages, which depend on m and not on the rows",
+}
 
 
 class Layout(NamedTuple):
@@ -94,23 +103,13 @@ class Costs:
     def terms(self, layout: Layout) -> dict[str, float]:
         """Return the seconds of each term."""
         even = layout.n / layout.at_once
-        seconds = (
-            self.per_row * even,
-            self.per_row * (layout.busiest - even),
-            self.algebra * layout.turns,
-            self.master,
-            self.latency * layout.steps,
-            self.per_byte * layout.volume,
-        )
-        return dict(zip(TERMS, seconds, strict=True))
+        rows = self.per_row * even, self.per_row * (layout.busiest - even)
+        messages = self.latency * layout.steps, self.per_byte * layout.volume
+        return dict(zip(TERMS, (*rows, self.algebra * layout.turns, self.master, *messages), strict=True))
 
     def seconds(self, layout: Layout) -> float:
         """Return the seconds of an evaluation."""
         return sum(self.terms(layout).values())
-
-    def on(self, interconnect: Interconnect) -> Costs:
-        """Return the costs where messages travel another way."""
-        return Costs(self.per_row, self.algebra, self.master, interconnect.latency, 1 / interconnect.bandwidth)
 
 
 def layout_of(point: Point) -> Layout:
@@ -142,7 +141,60 @@ def cross_validate(points: Sequence[Point]) -> dict[int, float]:
     """Return, by ranks, the relative error of the seconds predicted from all other points; none from too few."""
     if len(points) < MIN_POINTS:
         return {}
-    return {
-        point.ranks: fit([each for each in points if each is not point]).seconds(layout_of(point)) / point.seconds - 1
-        for point in points
-    }
+    errors = {}
+    for point in points:
+        others = fit([each for each in points if each is not point])
+        errors[point.ranks] = others.seconds(layout_of(point)) / point.seconds - 1
+    return errors
+
+
+class Forecast(NamedTuple):
+    """ranks : 1, 2, 4, ... to MAX_RANKS;   terms : the seconds of each of TERMS;   speedup, efficiency : over one rank.
+
+    here : the costs as fitted, with this machine's own messages;   errors : in cross-validation, by ranks, relative
+    half : the fewest ranks with an efficiency below one half, None where there is none up to MAX_RANKS
+    bottleneck : the largest term but compute there, or at MAX_RANKS
+    """
+
+    interconnect: Interconnect
+    here: Costs
+    errors: dict[int, float]
+    ranks: list[int]
+    terms: dict[str, list[float]]
+    speedup: list[float]
+    efficiency: list[float]
+    half: int | None
+    bottleneck: str
+
+    @property
+    def conclusion(self) -> str:
+        """The forecast in words."""
+        stays = f"stays above {HALF:.0%} up to {MAX_RANKS}"
+        falls = stays if self.half is None else f"falls below {HALF:.0%} at {self.half}"
+        return f"the efficiency {falls} ranks; first bottleneck: {BOTTLENECKS[self.bottleneck]}"
+
+
+def forecast(study: Study, interconnect: Interconnect) -> Forecast:
+    """Return the forecast of a study on an interconnect."""
+    here = fit(study.points)
+    costs = replace(here, latency=interconnect.latency, per_byte=1 / interconnect.bandwidth)
+    first = layout_of(study.points[0])
+
+    def on(ranks: int) -> Layout:
+        n = first.n if study.kind == "strong" else first.n // first.ranks * ranks
+        return Layout(n, ranks, first.threads, ranks * first.threads, first.bytes)
+
+    def speedup(ranks: int) -> float:
+        return costs.seconds(on(1)) / costs.seconds(on(ranks)) * on(ranks).n / on(1).n
+
+    ranks = [2**power for power in range(MAX_RANKS.bit_length())]
+    half = next((count for count in range(1, MAX_RANKS + 1) if speedup(count) / count < HALF), None)
+    last = costs.terms(on(half or MAX_RANKS))
+    seconds = [costs.terms(on(count)) for count in ranks]
+    return Forecast(
+        interconnect=interconnect, here=here, errors=cross_validate(study.points), ranks=ranks,
+        terms={name: [terms[name] for terms in seconds] for name in TERMS},
+        speedup=[speedup(count) for count in ranks],
+        efficiency=[speedup(count) / count for count in ranks],
+        half=half, bottleneck=max(BOTTLENECKS, key=lambda name: last[name]),
+    )  # fmt: skip

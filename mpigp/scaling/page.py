@@ -6,8 +6,7 @@ from typing import Any
 
 from mpigp.report.document import document, figure, grid, note, number, percent, provenance, section, table
 from mpigp.report.figures import Figures
-from mpigp.scaling.costs import MIN_POINTS, Costs
-from mpigp.scaling.forecast import MAX_RANKS, Forecast
+from mpigp.scaling.costs import MAX_RANKS, MIN_POINTS, Forecast
 from mpigp.scaling.study import Study
 from mpigp.scaling.summary import HEAD, PHASES_HEAD, Line, cells, phase_cells
 
@@ -17,13 +16,8 @@ MODELS = {"gplvm": "Bayesian GPLVM", "regression": "sparse GP regression"}
 def render(study: Study, lines: list[Line], forecast: Forecast, figures: Figures) -> str:
     """Return the page."""
     title, kind = f"{study.kind.capitalize()} scaling", MODELS[study.points[0].problem.model]
-    sections = [
-        measured(lines, figures),
-        time(lines, figures),
-        model(forecast),
-        predicted(forecast, figures),
-        provenance(origin(study)),
-    ]
+    sections = [measured(lines, figures), time(lines, figures), model(forecast), predicted(forecast, figures)]
+    sections.append(provenance(origin(study)))
     tiles = headlines(study, lines, forecast)
     return document(title, f"{kind}, one evaluation with its gradient", tiles, sections, figures)
 
@@ -43,15 +37,11 @@ def headlines(study: Study, lines: list[Line], forecast: Forecast) -> list[tuple
 
 def measured(lines: list[Line], figures: Figures) -> str:
     """Return the section on speed-up and efficiency."""
-    words = (
-        "The seconds of an evaluation are medians, and the spread is half of their interquartile range. "
-        f"Speed-up and efficiency are relative to the fewest ranks, {lines[0].ranks}."
-    )
+    words = "The seconds of an evaluation are medians, and the spread is half of their interquartile range. "
+    words += f"Speed-up and efficiency are relative to the fewest ranks, {lines[0].ranks}."
     if any(line.shared for line in lines):
-        words += (
-            " Where ranks share cores they take turns: such runs show the messages and bytes, but no speed-up, and "
-            "the seconds of each phase include the turns of other ranks."
-        )
+        words += " Where ranks share cores they take turns: such runs show the messages and bytes, but no speed-up, "
+        words += "and the seconds of each phase include the turns of other ranks."
     drawn = grid("two", figure(figures, "speedup"), figure(figures, "efficiency"))
     return section("Measured", note(words), drawn, table(map(cells, lines), HEAD))
 
@@ -70,35 +60,29 @@ def time(lines: list[Line], figures: Figures) -> str:
 def model(forecast: Forecast) -> str:
     """Return the section on the fitted costs and their errors in cross-validation."""
     errors = forecast.errors
+    words = f"Cross-validation of the model needs at least {MIN_POINTS} numbers of ranks."
     if errors:
         worst = percent(max(map(abs, errors.values())))
         words = f"Leave-one-out cross-validation: each number of ranks is predicted from the others within {worst}."
-    else:
-        words = f"Cross-validation of the model needs at least {MIN_POINTS} numbers of ranks."
-    costs = [(name, f"{number(1e6 * value, 4)} µs") for name, value in named_costs(forecast.here).items()]
+    here = forecast.here
+    seconds = {
+        "one row": here.per_row,
+        "matrices that every rank computes": here.algebra,
+        "matrices that rank 0 computes": here.master,
+        "one step of a message, on this machine": here.latency,
+        "one kB of messages, on this machine": 1e3 * here.per_byte,
+    }
+    costs = [(name, f"{number(1e6 * value, 4)} µs") for name, value in seconds.items()]
     rows = [(str(ranks), f"{100 * error:+.1f} %".replace("-", "−")) for ranks, error in errors.items()]
     tables = grid("two", table(costs), table(rows, ("ranks left out", "error")) if rows else "")
     return section("The model", note(words), tables)
 
 
-def named_costs(costs: Costs) -> dict[str, float]:
-    """Return the fitted costs, in seconds, by what each is the cost of."""
-    return {
-        "one row": costs.per_row,
-        "matrices that every rank computes": costs.algebra,
-        "matrices that rank 0 computes": costs.master,
-        "one step of a message, on this machine": costs.latency,
-        "one kB of messages, on this machine": 1e3 * costs.per_byte,
-    }
-
-
 def predicted(forecast: Forecast, figures: Figures) -> str:
     """Return the section on more ranks."""
     name, latency, bandwidth, source = forecast.interconnect
-    words = (
-        f"On {name}: latency {number(1e6 * latency, 3)} µs, bandwidth {number(bandwidth / 1e9, 3)} GB/s ({source}); "
-        f"each thread has a core of its own. There {forecast.conclusion}."
-    )
+    words = f"On {name}: latency {number(1e6 * latency, 3)} µs, bandwidth {number(bandwidth / 1e9, 3)} GB/s ({source})"
+    words += f"; each thread has a core of its own. There {forecast.conclusion}."
     names = ("forecast-speedup", "forecast-efficiency", "terms")
     return section("More ranks", note(words), grid("three", *(figure(figures, name) for name in names)))
 

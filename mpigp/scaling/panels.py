@@ -7,12 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mpigp.mpi.timers import GROUPS
-from mpigp.report import palette
-from mpigp.report.figures import Axis, Figures, Panel, Series, rounded
-from mpigp.report.palette import COLORS
+from mpigp.report.figures import COLORS, PHASE_COLORS, Axis, Figures, Panel, Series, rounded
 from mpigp.report.panels import PERCENT
-from mpigp.scaling.costs import layout_of
-from mpigp.scaling.forecast import Forecast
+from mpigp.scaling.costs import Forecast, layout_of
 from mpigp.scaling.study import Study
 from mpigp.scaling.summary import Line
 
@@ -30,13 +27,9 @@ def describe(study: Study, lines: Sequence[Line], forecast: Forecast) -> Figures
     measured["model_efficiency"] = [speedup / line.ranks for speedup, line in zip(model, lines, strict=True)]
     predicted = {name: getattr(forecast, name) for name in ("ranks", "speedup", "efficiency", "terms")}
     data = {"measured": measured, "forecast": predicted | {"ideal": [1] * len(forecast.ranks)}}
-    panels = [
-        *scaling("measured", measured),
-        stacked("shares", "Share of each phase", "measured.shares", data, "%"),
-        balance(measured),
-        *scaling("forecast", predicted),
-        stacked("terms", "Share of each term", "forecast.terms", data, "ms"),
-    ]
+    panels = [*scaling("measured", measured), stacked("shares", "Share of each phase", "measured.shares", data, "%")]
+    panels += [balance(measured), *scaling("forecast", predicted)]
+    panels.append(stacked("terms", "Share of each term", "forecast.terms", data, "ms"))
     return Figures({panel.name: panel for panel in panels}, rounded(data))
 
 
@@ -69,7 +62,7 @@ def stacked(name: str, caption: str, path: str, data: dict[str, Any], unit: str)
     x = Axis("ranks", (-0.6, len(ranks) - 0.4), ticks=[(place, str(count)) for place, count in enumerate(ranks)])
     y = Axis("share of the time", (0.0, 1.0), ticks=PERCENT)
     hover = [f"{{{part}.ranks}} ranks", *(f"{each} {{{column}:3{unit}}}" for each, column in columns.items())]
-    bars = [Series(column, "", each, palette.PHASES[each]) for each, column in columns.items()]
+    bars = [Series(column, "", each, PHASE_COLORS[each]) for each, column in columns.items()]
     return Panel(name, caption, x, y, hover, bars=bars, shares=True)
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,13 @@ class RunFailed(Exception):
     """The process failed, took too long, or printed no figures; the message says which."""
 
 
-def figures(
-    command: list[str], timeout: float, environment: Mapping[str, str] | None = None, cwd: Path | None = None
-) -> Figures:
+def figures(command: list[str], timeout: float, env: dict[str, str] | None = None, cwd: Path | None = None) -> Figures:
     """Run a command and return the JSON object on the last line of its standard output."""
     try:
         process = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,  # so that its own children end with it
-        )
+            command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            errors="replace", start_new_session=True,  # so that its own children end with it
+        )  # fmt: skip
     except OSError as error:
         raise RunFailed(f"could not be started: {error}") from None
     try:
@@ -54,12 +46,9 @@ def _end(process: subprocess.Popen[str]) -> None:
         if process.poll() is not None:
             return
         os.killpg(process.pid, sent)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=10)
-        except subprocess.TimeoutExpired:
-            continue
 
 
 def _last_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "(nothing)"
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "(nothing)")

@@ -10,22 +10,50 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+import h5py
+import numpy as np
+
+from mpigp.data import synth
+from mpigp.data.datasets import find
+from mpigp.data.hdf5 import read_rows, reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import replacing
+from mpigp.files.blocks import write_blocks
+from mpigp.files.model_file import LATENT, parameters_section
+from mpigp.gp.parameters import Globals
 from mpigp.launch import slurm
-from mpigp.scaling.problem import Problem, write_data, write_parameters
 from mpigp.scaling.running import Figures, RunFailed, figures
 
 FORMAT = "mpigp-scaling"
 KINDS = ("strong", "weak")
 REQUIRED = {"seconds", "all_seconds", "ranks", "threads", "model", "n", "m", "q", "d", "messages", "bytes", "by_rank",
             "algebra", "cpu", "instruction_set", "versions"}  # fmt: skip
+NOISE, JITTER = 0.1, 1e-6
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One evaluation of a `model` with n rows, m inducing points, q inputs or latent dimensions, and d outputs."""
+
+    model: str
+    n: int
+    m: int
+    q: int
+    d: int
+
+
+def find_problem(data: Path, model: str, m: int, q: int, names: tuple[str, str]) -> Problem:
+    """Return the problem of evaluating a data file; q is that of its inputs, where it has some that count."""
+    with reading(data) as file:
+        sets = find(file, names[1], names[0] if model == "regression" else None)
+        shape: tuple[Any, ...] = sets.Y.shape
+        return Problem(model, shape[0], m, q if sets.X is None else sets.X.shape[1], shape[1])
 
 
 class Options(NamedTuple):
@@ -68,12 +96,11 @@ def check_alone(options: Options) -> None:
 
 
 def run(options: Options) -> Iterator[tuple[int, Figures]]:
-    """Yield the figures of each run, as they come; numbers of ranks take turns, so that all see the same disturbance.
-
-    The file of a number of ranks is whole after each run.
-    """
+    """Yield the figures of each run, as they come; numbers of ranks take turns, so that all see the same disturbance,
+    and the file of each is whole after each run."""
     runs: dict[int, list[Figures]] = {ranks: [] for ranks in options.ranks}
-    with files(options) as paths:
+    with tempfile.TemporaryDirectory(prefix=".files-", dir=options.folder) as folder:  # which all nodes see
+        paths = write_files(options, Path(folder))
         for _ in range(options.rounds):
             for ranks in options.ranks:
                 data, params = paths[options.of(ranks)]
@@ -85,30 +112,49 @@ def run(options: Options) -> Iterator[tuple[int, Figures]]:
                 except RunFailed as failure:
                     raise RunFailed(f"{ranks} ranks: {failure}") from None
                 runs[ranks].append(run)
-                write(options, ranks, runs[ranks])
+                record = {"format": FORMAT, "version": 1, "kind": options.kind, "command": options.command}
+                with replacing(options.path(ranks)) as temporary:
+                    temporary.write_text(json.dumps(record | {"runs": runs[ranks]}) + "\n", "utf-8")
                 yield ranks, run
 
 
-@contextmanager
-def files(options: Options) -> Iterator[dict[Problem, tuple[Path, Path]]]:
-    """Hold the data and parameter files of all problems, in the study's folder, which all nodes see."""
-    with tempfile.TemporaryDirectory(prefix=".files-", dir=options.folder) as name:
-        paths: dict[Problem, tuple[Path, Path]] = {}
-        for problem in dict.fromkeys(options.of(ranks) for ranks in options.ranks):
-            data, params = options.data, Path(name) / f"parameters-{problem.n}.h5"
-            if data is None:
-                data = Path(name) / f"data-{problem.n}.h5"
-                write_data(data, problem)
-            write_parameters(params, data, problem, options.names)
-            paths[problem] = data, params
-        yield paths
+def write_files(options: Options, folder: Path) -> dict[Problem, tuple[Path, Path]]:
+    """Write the parameter files of all problems to a folder, and data files of synthetic rows where there are no data:
+    X (n, q), and Y (n, d), smooth functions of X with noise; return their paths."""
+    paths = {}
+    for problem in dict.fromkeys(options.of(ranks) for ranks in options.ranks):
+        data, params = options.data, folder / f"parameters-{problem.n}.h5"
+        if data is None:
+            data = folder / f"data-{problem.n}.h5"
+            make = partial(synth.regression_block, synth.random_function(0, problem.q, problem.d), 0, noise=NOISE)
+            write_blocks(data, problem.n, make, np.dtype(float), {})
+        write_parameters(params, data, problem, options.names)
+        paths[problem] = data, params
+    return paths
 
 
-def write(options: Options, ranks: int, runs: list[Figures]) -> None:
-    """Write the file of the runs on so many ranks."""
-    record = {"format": FORMAT, "version": 1, "kind": options.kind, "command": options.command, "runs": runs}
-    with replacing(options.path(ranks)) as temporary:
-        temporary.write_text(json.dumps(record) + "\n", "utf-8")
+def write_parameters(path: Path, data: Path, problem: Problem, names: tuple[str, str]) -> None:
+    """Write parameters at which these data can be evaluated, inducing points among the inputs; a GPLVM's latent points
+    are random. The seconds of an evaluation hardly depend on their values."""
+    rng, latent = synth.generator(0, 2), problem.model == "gplvm"
+    with reading(data) as source, h5py.File(path, "w") as file:
+        sets = find(source, names[1], None if latent else names[0])
+        places = np.sort(rng.choice(problem.n, problem.m, replace=False)).tolist()
+        if sets.X is None:
+            Z = rng.standard_normal((problem.m, problem.q))
+        else:
+            Z = np.concatenate([read_rows(sets.X, place, place + 1) for place in places])
+        spread = Z.var(axis=0)
+        file.attrs.update(model=problem.model, jitter=JITTER)
+        alpha = 1.0 / (problem.q * np.where(spread > 0, spread, 1.0))
+        for name, value in parameters_section(Globals(Z, 1.0, alpha, NOISE**-2)).items():
+            file[name] = value
+        if latent:
+            mu, S = (file.create_dataset(name, (problem.n, problem.q), float) for name in LATENT)
+            for start in range(0, problem.n, synth.BLOCK):
+                stop = min(start + synth.BLOCK, problem.n)
+                mu[start:stop] = rng.standard_normal((stop - start, problem.q))
+                S[start:stop] = 0.1
 
 
 def submit(options: Options, words: Sequence[str], sbatch: Sequence[str]) -> dict[int, str]:
@@ -121,8 +167,7 @@ def submit(options: Options, words: Sequence[str], sbatch: Sequence[str]) -> dic
         inside = shlex.join([sys.executable, "-m", "mpigp", *words, "--ranks", str(ranks)])
         log = options.path(ranks).with_suffix(".log")
         ours = [f"--job-name=scaling-{ranks}", f"--ntasks={ranks}", f"--cpus-per-task={options.threads}"]
-        command = [*ours, f"--output={log}", *sbatch, f"--wrap=exec {inside}"]
-        jobs[ranks] = slurm.sbatch(command)
+        jobs[ranks] = slurm.sbatch([*ours, f"--output={log}", *sbatch, f"--wrap=exec {inside}"])
     return jobs
 
 
@@ -158,34 +203,30 @@ def read_study(folder: Path) -> Study:
     records = read_records(folder)
     if not records:
         raise InputError(f"{folder}: holds no runs: `mpigp scaling strong` or `weak` writes them")
-    first, *_ = records.values()
+    (other, first), *_ = records.items()
     points = sorted((point_of(record["runs"]) for record in records.values()), key=lambda point: point.ranks)
     for path, record in records.items():
         if setting(record) != setting(first):
-            other = next(iter(records))
             raise InputError(f"{path}: is of another study than {other}: give each study a folder of its own")
     return Study(first["kind"], points, str(first["command"]))
 
 
 def read_records(folder: Path) -> dict[Path, dict[str, Any]]:
-    """Return what the files of a study's folder hold."""
-    return {path: read_record(path) for kind in KINDS for path in sorted(folder.glob(f"{kind}-*.json"))}
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """Return what the file of one number of ranks holds."""
-    try:
-        record = json.loads(path.read_text("utf-8"))
-        if record["format"] != FORMAT or record["kind"] not in KINDS or not record["runs"]:
-            raise ValueError("not of this format")
-        if any(REQUIRED - run.keys() for run in record["runs"]):
-            raise ValueError("incomplete")
-        point_of(record["runs"])
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}: check its permissions") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: is no file of a scaling study: remove it from the folder") from error
-    return record
+    """Return what the files of a study's folder hold, checked."""
+    records = {}
+    for path in (path for kind in KINDS for path in sorted(folder.glob(f"{kind}-*.json"))):
+        try:
+            records[path] = record = json.loads(path.read_text("utf-8"))
+            if record["format"] != FORMAT or record["kind"] not in KINDS or not record["runs"]:
+                raise ValueError("not of this format")
+            if any(REQUIRED - run.keys() for run in record["runs"]):
+                raise ValueError("incomplete")
+            point_of(record["runs"])
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror}: check its permissions") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{path}: is no file of a scaling study: remove it from the folder") from error
+    return records
 
 
 def point_of(runs: list[Figures]) -> Point:

@@ -10,7 +10,7 @@ import numpy as np
 from mpigp.files.provenance import balance
 from mpigp.mpi.timers import GROUPS
 from mpigp.scaling.costs import layout_of
-from mpigp.scaling.study import Point, Study
+from mpigp.scaling.study import Study
 
 HEAD = ("ranks", "cores", "nodes", "rows", "seconds", "spread", "speed-up", "efficiency", "MB per rank")
 PHASES_HEAD = ("ranks", *GROUPS, "balance", "balance of rows", "messages sent", "kB sent")
@@ -45,34 +45,24 @@ class Line(NamedTuple):
 
 
 def summary(study: Study) -> list[Line]:
-    """Return the lines of a study, fewest ranks first."""
-    return [line(point, study.points[0]) for point in study.points]
-
-
-def line(point: Point, first: Point) -> Line:
-    """Return the line of one number of ranks; speed-up and efficiency are over the first, whose efficiency is 1."""
-    by_rank = point.run["by_rank"]
-    groups = {name: sum(np.array(by_rank["seconds"][phase]) for phase in phases) for name, phases in GROUPS.items()}
-    total = sum(float(np.sum(seconds)) for seconds in groups.values())
-    faster = first.seconds / point.seconds * point.problem.n / first.problem.n
-    low, high = np.quantile(point.all_seconds, [0.25, 0.75])
-    return Line(
-        ranks=point.ranks,
-        cores=by_rank["cores"],
-        nodes=len(set(by_rank["nodes"])),
-        rows=point.problem.n,
-        seconds=point.seconds,
-        spread=float(high - low) / point.seconds,
-        speedup=faster * first.ranks,
-        efficiency=faster * first.ranks / point.ranks,
-        shares={name: float(np.sum(seconds)) / total for name, seconds in groups.items()},
-        balance=balance(np.asarray(groups["compute"])),
-        balance_of_rows=balance(np.array(by_rank["rows"], float)),
-        messages=point.run["messages"],
-        bytes=point.run["bytes"],
-        memory=max(by_rank["memory"]),
-        shared=layout_of(point).shared,
-    )
+    """Return the lines of a study, fewest ranks first: the speed-up is over these, and their efficiency is 1."""
+    lines, first = [], study.points[0]
+    for point in study.points:
+        by_rank = point.run["by_rank"]
+        groups = {name: sum(np.array(by_rank["seconds"][phase]) for phase in phases) for name, phases in GROUPS.items()}
+        total = sum(float(np.sum(seconds)) for seconds in groups.values())
+        faster = first.seconds / point.seconds * point.problem.n / first.problem.n
+        low, high = np.quantile(point.all_seconds, [0.25, 0.75])
+        lines.append(Line(
+            ranks=point.ranks, cores=by_rank["cores"], nodes=len(set(by_rank["nodes"])), rows=point.problem.n,
+            seconds=point.seconds, spread=float(high - low) / point.seconds,
+            speedup=faster * first.ranks, efficiency=faster * first.ranks / point.ranks,
+            shares={name: float(np.sum(seconds)) / total for name, seconds in groups.items()},
+            balance=balance(np.asarray(groups["compute"])), balance_of_rows=balance(np.array(by_rank["rows"], float)),
+            messages=point.run["messages"], bytes=point.run["bytes"], memory=max(by_rank["memory"]),
+            shared=layout_of(point).shared,
+        ))  # fmt: skip
+    return lines
 
 
 def cells(line: Line) -> tuple[str, ...]:

@@ -22,8 +22,7 @@ from mpigp.kernels import Kernel, LatentKernel, WrongKernel, check
 from mpigp.kernels.matern import Matern52
 from mpigp.kernels.registry import find
 from mpigp.mpi.evaluator import EvaluationFailed, Evaluator
-from mpigp.mpi.missing import find_patterns
-from mpigp.mpi.rows import Rows
+from mpigp.mpi.rows import Rows, find_patterns
 from tests.support import reference
 from tests.support.calling import answer, command, read, write
 from tests.support.inputs import write_inputs

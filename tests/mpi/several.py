@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mpigp.cli import main
-from mpigp.data import streams
+from mpigp.data import datasets
 from mpigp.mpi.processes import launched_rank
 
 
@@ -48,6 +48,6 @@ def run(number: int, arguments: list[str], folder: Path, rank: int) -> None:
 
 
 if __name__ == "__main__":
-    folder, streams.BLOCK_BYTES = Path(sys.argv[1]), int(sys.argv[2])
+    folder, datasets.BLOCK_BYTES = Path(sys.argv[1]), int(sys.argv[2])
     for number, line in enumerate((folder / "commands").read_text().splitlines()):
         run(number, json.loads(line), folder, launched_rank(os.environ))

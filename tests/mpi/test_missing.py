@@ -11,8 +11,7 @@ from mpigp.fit.start.standardize import standardization
 from mpigp.gp.parameters import Globals
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.evaluator import Evaluator
-from mpigp.mpi.missing import Patterns, find_patterns
-from mpigp.mpi.rows import Rows
+from mpigp.mpi.rows import Patterns, Rows, find_patterns
 from tests.support import reference
 from tests.support.problems import GLOBALS, LATENT, Problem, evaluate, make
 

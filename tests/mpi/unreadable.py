@@ -6,7 +6,7 @@ import sys
 import numpy as np
 
 from mpigp.cli import main
-from mpigp.data.streams import Stream
+from mpigp.data.datasets import Stream
 from mpigp.mpi.processes import launched_rank
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ from mpigp.cli import main
 from mpigp.commands import report as command
 from mpigp.mpi.timers import PHASES
 from mpigp.report.document import number
+from mpigp.report.figures import BLOCK, MOST, evenly, thinned
 from mpigp.report.fitted import ITERATIONS
-from mpigp.report.thinning import BLOCK, MOST, evenly, thinned
 from tests.support.inputs import change, replace
 from tests.support.reports import CYCLE, Page, read_page, report, write_gplvm, write_regression
 

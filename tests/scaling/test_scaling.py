@@ -16,8 +16,17 @@ from matplotlib.image import imread
 
 from mpigp.chunks import chunk_count, share
 from mpigp.cli import execute
-from mpigp.scaling.costs import TERMS, Layout, busiest_rows, cross_validate, fit, layout_of
-from mpigp.scaling.forecast import BOTTLENECKS, MAX_RANKS, forecast
+from mpigp.scaling.costs import (
+    BOTTLENECKS,
+    MAX_RANKS,
+    TERMS,
+    Layout,
+    busiest_rows,
+    cross_validate,
+    fit,
+    forecast,
+    layout_of,
+)
 from mpigp.scaling.interconnects import NETWORKS, Interconnect
 from mpigp.scaling.study import read_study
 from mpigp.scaling.summary import cells, markdown, summary

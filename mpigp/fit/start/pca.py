@@ -9,7 +9,7 @@ import scipy
 from threadpoolctl import threadpool_limits
 
 from mpigp.chunks import Share, chunk_rows
-from mpigp.data.streams import blocks
+from mpigp.data.datasets import blocks
 from mpigp.errors import InputError
 from mpigp.fit.start.standardize import power_of_two, standardization
 from mpigp.mpi.distributed_rows import DistributedRows

@@ -13,7 +13,7 @@ import pytest
 from mpigp.cli import Parser
 from mpigp.commands import convert as command
 from mpigp.commands import in_options
-from mpigp.data.tables import table
+from mpigp.data import tables
 from mpigp.errors import InputError
 
 ROWS = 23
@@ -47,9 +47,9 @@ def refused(*words: object) -> str:
     return message
 
 
-@pytest.fixture(params=[5, table.BLOCK_ROWS], ids=["many-blocks", "one-block"], autouse=True)
+@pytest.fixture(params=[5, tables.BLOCK_ROWS], ids=["many-blocks", "one-block"], autouse=True)
 def block_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "BLOCK_ROWS", request.param)
+    monkeypatch.setattr(tables, "BLOCK_ROWS", request.param)
 
 
 @pytest.fixture
@@ -396,7 +396,7 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path, out: Path) -> None:
 
 @pytest.mark.parametrize("name", ["t.csv", "t.npy", "compressed.npz"])
 def test_memory_does_not_grow_with_the_rows(name, tmp_path: Path, out: Path, monkeypatch) -> None:
-    monkeypatch.setattr(table, "BLOCK_ROWS", 500)
+    monkeypatch.setattr(tables, "BLOCK_ROWS", 500)
     peaks, lengths = [], (2000, 16000)
     for rows in lengths:
         save(np.random.default_rng(0).standard_normal((rows, 4)), tmp_path / name)

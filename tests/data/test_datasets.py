@@ -11,7 +11,7 @@ import pytest
 from mpi4py import MPI
 
 from mpigp.chunks import Share, chunk_rows
-from mpigp.data.streams import BLOCK_BYTES, Stream, block_rows, blocks
+from mpigp.data.datasets import BLOCK_BYTES, Stream, block_rows, blocks
 from mpigp.errors import InputError
 from mpigp.fit.start.inducing import greedy, kmeans, random_rows
 from mpigp.fit.start.pca import pca
