@@ -72,10 +72,7 @@ class Holder(NamedTuple):
 
 
 def holders(places: list[int], size: int) -> list[Holder] | None:
-    """Return who holds the rows of each of `size` ranks when some are gone; None where rows are lost.
-
-    places : by rank now, the rank that it was then
-    """
+    """Return who holds the rows of each of `size` ranks, by the former numbers of those left; None if some are lost."""
     now = {then: rank for rank, then in enumerate(places)}
     held = [Holder(now.get(then, now.get((then + 1) % size, -1)), then in now) for then in range(size)]
     return held if all(holder.rank >= 0 for holder in held) else None
