@@ -86,10 +86,10 @@ def find_command(argv: list[str], parser: Parser) -> tuple[int, Parser]:
     has subcommands where `argv` names none."""
     place = 0
     while parser.subcommands:
-        found = next((at for at in range(place, len(argv)) if argv[at] in parser.subcommands), None)
-        if found is None:
+        at_word = next((at for at in range(place, len(argv)) if argv[at] in parser.subcommands), None)
+        if at_word is None:
             return 0, parser
-        place, parser = found + 1, parser.subcommands[argv[found]]
+        place, parser = at_word + 1, parser.subcommands[argv[at_word]]
     return place, parser
 
 

@@ -34,8 +34,8 @@ COMMANDS = {  # with their summaries
 def in_options(message: str, options: Collection[str]) -> str:
     """Return an error of the library with the names of options, of which these are known, instead of parameters."""
 
-    def option(found: re.Match[str]) -> str:
-        name = found[1].replace("_", "-")
-        return f"--{name}" if name in options else found[0]
+    def option(match: re.Match[str]) -> str:
+        name = match[1].replace("_", "-")
+        return f"--{name}" if name in options else match[0]
 
     return re.sub("`([a-z_]+)`", option, message)

@@ -41,8 +41,8 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
 def apply(arguments: argparse.Namespace, comm: Comm, method: Callable, done: str) -> dict[str, Any]:
     """Read, apply `embed` or `reconstruct` of mpigp.gp.embedding, and write what it returns."""
     n, posterior, candidates, Y = read(arguments, comm)
-    found, seconds = timed(comm, method, posterior, candidates, Y, arguments.threads)
-    rows = {name: DistributedRows(comm, n, values) for name, values in found._asdict().items()}
+    result, seconds = timed(comm, method, posterior, candidates, Y, arguments.threads)
+    rows = {name: DistributedRows(comm, n, values) for name, values in result._asdict().items()}
     write(arguments.output, comm, latent_section(rows.pop("mu"), rows.pop("S")) | rows if "mu" in rows else rows)
     if comm.rank == 0:
         print(f"{arguments.output}: {n} rows {done} in {seconds:.3g} s")
@@ -53,9 +53,9 @@ def timed(comm: Comm, method: Callable, *arguments: Any) -> tuple[Any, float]:
     """Return what a method returns, and the seconds from its beginning on all ranks to its end on all."""
     comm.Barrier()
     start = time.perf_counter()
-    found = method(*arguments)
+    result = method(*arguments)
     comm.Barrier()
-    return found, time.perf_counter() - start
+    return result, time.perf_counter() - start
 
 
 def read(arguments: argparse.Namespace, comm: Comm) -> tuple[int, Posterior, Candidates, Floats]:

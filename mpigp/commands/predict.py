@@ -52,13 +52,13 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
             everything = read_rows(file[arguments.x], 0, n) if arguments.samples and comm.rank == 0 else None
 
     if X_variance is None:
-        found, seconds = timed(comm, posterior.predict, X, arguments.threads)
+        prediction, seconds = timed(comm, posterior.predict, X, arguments.threads)
     else:
-        found, seconds = timed(comm, posterior.predict_uncertain, X, X_variance, arguments.threads)
+        prediction, seconds = timed(comm, posterior.predict_uncertain, X, X_variance, arguments.threads)
     figures: dict[str, Any] = {"n": n, "seconds": seconds, "ranks": comm.size, "threads": arguments.threads}
     if Y is not None:
-        figures |= scores(comm, n, found, Y)
-    datasets: dict[str, Any] = {name: DistributedRows(comm, n, values) for name, values in found._asdict().items()}
+        figures |= scores(comm, n, prediction, Y)
+    datasets: dict[str, Any] = {name: DistributedRows(comm, n, values) for name, values in prediction._asdict().items()}
     if everything is not None:
         datasets["samples"] = posterior.sample(everything, arguments.samples, arguments.seed)
     write(arguments.output, comm, datasets)

@@ -84,9 +84,9 @@ def add_study_arguments(parser: argparse.ArgumentParser) -> None:
 def counts(text: str) -> tuple[int, ...]:
     """Return the numbers of ranks of a list with commas, in order."""
     with suppress(ValueError):
-        found = tuple(sorted({int(word) for word in text.split(",")}))
-        if found[0] > 0:
-            return found
+        numbers = tuple(sorted({int(word) for word in text.split(",")}))
+        if numbers[0] > 0:
+            return numbers
     raise argparse.ArgumentTypeError(f"is {text}: give numbers of ranks with commas between them, like 1,2,4")
 
 
@@ -104,31 +104,36 @@ def run_probe(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
             raise InputError("scaling probe: needs at least 2 ranks: mpiexec -n 2 mpigp scaling probe")
         if arguments.output is not None and comm.rank == 0:
             check_writable(arguments.output)
-    found = probe(comm)
+    measured = probe(comm)
     if comm.rank == 0:
-        print(f"latency {1e6 * found['latency']:.3g} µs, bandwidth {found['bandwidth'] / 1e9:.3g} GB/s, from the first "
-              f"of {comm.size} ranks to the last, on {len(set(found['nodes']))} nodes")  # fmt: skip
+        print(f"latency {1e6 * measured['latency']:.3g} µs, bandwidth {measured['bandwidth'] / 1e9:.3g} GB/s, from "
+              f"the first of {comm.size} ranks to the last, on {len(set(measured['nodes']))} nodes")  # fmt: skip
         if arguments.output is not None:
             with replacing(arguments.output) as temporary:
-                temporary.write_text(json.dumps(found) + "\n", "utf-8")
-    return found
+                temporary.write_text(json.dumps(measured) + "\n", "utf-8")
+    return measured
 
 
 def run_report(arguments: argparse.Namespace) -> dict[str, Any]:
     """Print a study's table and its forecast; write its page and its pictures where asked to."""
     network = network_of(arguments)
     check_outputs(arguments)
-    found = study.read_study(Path(arguments.path))
-    lines, predicted = summary(found), forecast(found, network)
-    drawn = describe(found, lines, predicted)
+    measured = study.read_study(Path(arguments.path))
+    lines, predicted = summary(measured), forecast(measured, network)
+    drawn = describe(measured, lines, predicted)
     print(markdown(lines))
     if predicted.errors:
         each = ", ".join(f"{ranks} ranks {100 * error:+.1f} %" for ranks, error in predicted.errors.items())
         print(f"\nErrors of the model in leave-one-out cross-validation: {each}")
     print(f"\nOn {network.name}: {predicted.conclusion}")
-    written = write(arguments, render(found, lines, predicted, drawn), drawn)
-    told = predicted._asdict() | {"interconnect": network._asdict(), "here": asdict(predicted.here)}
-    return {"kind": found.kind, "measured": [line._asdict() for line in lines], "forecast": told, "written": written}
+    written = write(arguments, render(measured, lines, predicted, drawn), drawn)
+    forecasts = predicted._asdict() | {"interconnect": network._asdict(), "here": asdict(predicted.here)}
+    return {
+        "kind": measured.kind,
+        "measured": [line._asdict() for line in lines],
+        "forecast": forecasts,
+        "written": written,
+    }
 
 
 def network_of(arguments: argparse.Namespace) -> Interconnect:
@@ -167,8 +172,8 @@ def run_study(arguments: argparse.Namespace) -> dict[str, Any]:
         return {"jobs": jobs, "folder": str(options.folder)}
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # its runs and files end with it
     try:
-        for ranks, found in study.run(options):
-            print(f"{ranks} ranks: {found['seconds']:.4g} s per evaluation", flush=True)
+        for ranks, figures in study.run(options):
+            print(f"{ranks} ranks: {figures['seconds']:.4g} s per evaluation", flush=True)
     except RunFailed as failure:
         say(f"scaling: {failure}")
         return {"exit_code": 1}
@@ -206,9 +211,9 @@ def problem_of(arguments: argparse.Namespace) -> tuple[study.Problem, Path | Non
 
 def words(arguments: argparse.Namespace) -> list[str]:
     """Return the command line of a job: the study's own, but for the numbers of ranks and Slurm."""
-    found = ["scaling", arguments.action, *([str(Path(arguments.path).resolve())] if arguments.path else [])]
-    found += ["-o", str(Path(arguments.output).resolve())]
+    words = ["scaling", arguments.action, *([str(Path(arguments.path).resolve())] if arguments.path else [])]
+    words += ["-o", str(Path(arguments.output).resolve())]
     for name in ("threads", "model", "inducing", "outputs", "rounds", "repeat", "timeout", *DEFAULTS):
         value = getattr(arguments, name)
-        found += [] if value is None else [f"--{name}", str(value)]
-    return found
+        words += [] if value is None else [f"--{name}", str(value)]
+    return words

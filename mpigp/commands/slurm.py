@@ -102,8 +102,8 @@ def fit_words(command_line: str) -> list[str]:
 
 def sbatch_options(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the options of sbatch that were given."""
-    found = {name: getattr(arguments, name.replace("-", "_")) for name in COMMON}
-    options = {name: value for name, value in found.items() if value is not None}
+    given = {name: getattr(arguments, name.replace("-", "_")) for name in COMMON}
+    options = {name: value for name, value in given.items() if value is not None}
     for each in arguments.sbatch:
         name, _, value = each.partition("=")
         options[name.lstrip("-")] = value

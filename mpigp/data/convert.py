@@ -89,8 +89,8 @@ class Classes:
                 raise InputError(f"{where}: the label is missing: fill it in, or leave `labels` out")
             self.codes.setdefault(text, len(self.codes))
         if len(self.codes) > MAX_CLASSES:
-            found = f"holds more than {MAX_CLASSES} different labels"
-            raise InputError(f"{self.path}, column {self.column}: {found}: choose a column that names classes")
+            reason = f"holds more than {MAX_CLASSES} different labels"
+            raise InputError(f"{self.path}, column {self.column}: {reason}: choose a column that names classes")
         return np.array([self.codes[text] for text in texts], np.int32)[inverse]
 
     def finish(self, dataset: h5py.Dataset) -> None:

@@ -40,10 +40,10 @@ ATTENUATION = np.array([[0.476, 0.392, 0.026], [0.289, 0.246, 0.0165]])
 
 
 class Beams(NamedTuple):
-    """Where the beams cross the pipe: the distance of each from the centre, signed."""
+    """Where the beams cross the pipe: the distance of each from the center, signed."""
 
-    vertical: Floats  # (v,) to the right of the centre
-    horizontal: Floats  # (h,) above the centre
+    vertical: Floats  # (v,) to the right of the center
+    horizontal: Floats  # (h,) above the center
 
 
 BEAMS = Beams(np.array([5.0, 3.0, 1.0]) / 6.0, np.array([-0.5, 0.0, 0.5]))

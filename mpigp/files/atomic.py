@@ -26,8 +26,8 @@ def check_writable(path: str | os.PathLike[str], *inputs: str | os.PathLike[str]
     try:  # permissions are not the whole truth: a read-only disk, /proc, the superuser
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        found = f"the folder {folder} is not writable ({error.strerror})"
-        raise InputError(f"{target}: {found}: choose another output path") from error
+        reason = f"the folder {folder} is not writable ({error.strerror})"
+        raise InputError(f"{target}: {reason}: choose another output path") from error
 
 
 def made_folder(path: str | os.PathLike[str]) -> Path:
@@ -47,10 +47,10 @@ def stamp(path: str | os.PathLike[str]) -> tuple[int, int] | None:
     """
     try:
         with open(path, "rb") as file:  # opened, because a network's file system may remember an older one
-            found = os.fstat(file.fileno())
+            status = os.fstat(file.fileno())
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 def check_room(path: str | os.PathLike[str], size: int) -> None:

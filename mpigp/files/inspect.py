@@ -17,14 +17,14 @@ BLOCK = 2**20  # numbers in memory at a time
 def describe(path: Path, summary: bool = True) -> dict[str, Any]:
     """The kind of a file, its rows, attributes and datasets, and if `summary` is true a summary of their numbers."""
     with reading(path) as file, h5py_errors(str(path)):
-        found: list[h5py.Dataset] = []
-        file.visititems(lambda _, item: found.append(item) if isinstance(item, h5py.Dataset) else None)
+        items: list[h5py.Dataset] = []
+        file.visititems(lambda _, item: items.append(item) if isinstance(item, h5py.Dataset) else None)
         kind = kind_of(file)
         result: dict[str, Any] = {"file": str(path), "kind": kind, "rows": row_count(file)}
         if kind == "model":
             result["parameters"] = model_file.summary(file)
         result["attributes"] = plain_attributes(file)
-        result["datasets"] = {item.name: dataset_of(item, summary) for item in found}
+        result["datasets"] = {item.name: dataset_of(item, summary) for item in items}
         return result
 
 

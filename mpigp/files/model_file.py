@@ -149,8 +149,8 @@ class ModelFile:
         if "trace" not in self.file:
             return {}
         with h5py_errors(f"{self.name}: /trace"):
-            found = {name: self._dataset(name, shape)[()].tolist() for name, shape in TRACE.items()}
-        return {name.removeprefix("trace/"): values for name, values in found.items()}
+            series = {name: self._dataset(name, shape)[()].tolist() for name, shape in TRACE.items()}
+        return {name.removeprefix("trace/"): values for name, values in series.items()}
 
     def timing(self) -> Timing | None:
         """Return the seconds and rows of the ranks; None in a file without."""
@@ -163,13 +163,13 @@ class ModelFile:
 
     def provenance(self) -> dict[str, Any]:
         """Return the command, the versions and the machine that made the file, as far as it has them."""
-        found = {key: self.attribute(key) for key in ("command", "versions", "machine") if key in self.file.attrs}
-        for key in found.keys() - {"command"}:
+        texts = {key: self.attribute(key) for key in ("command", "versions", "machine") if key in self.file.attrs}
+        for key in texts.keys() - {"command"}:
             try:
-                found[key] = dict(json.loads(found[key]))
+                texts[key] = dict(json.loads(texts[key]))
             except (TypeError, ValueError) as error:
                 raise InputError(f"{self.name}: attribute {key}: is not a JSON object: {FITTED}") from error
-        return found
+        return texts
 
     @property
     def checkpoint(self) -> str:
@@ -279,15 +279,15 @@ def fitted_sections(
     whitening, bound, groups = posterior
     grouped = len(groups) > 1
     L_B = bound.L_B if grouped else bound.L_B[0]
-    found = _named(PARAMETERS, parameters) | _named(TIMING, timing)
-    found |= _named(POSTERIOR, (whitening.order, whitening.L, L_B, np.ascontiguousarray(bound.g)))
+    sections = _named(PARAMETERS, parameters) | _named(TIMING, timing)
+    sections |= _named(POSTERIOR, (whitening.order, whitening.L, L_B, np.ascontiguousarray(bound.g)))
     if grouped:
-        found["posterior/group"] = group_of_outputs(groups)
+        sections["posterior/group"] = group_of_outputs(groups)
     for column, units in standardized.items():
-        found |= _named(STANDARDIZE[column], units)
+        sections |= _named(STANDARDIZE[column], units)
     for name, each in trace.items():
-        found[f"trace/{name}"] = np.array(each, int if name == "evaluations" else float)
-    return found
+        sections[f"trace/{name}"] = np.array(each, int if name == "evaluations" else float)
+    return sections
 
 
 def parameters_section(parameters: Globals) -> dict[str, Any]:

@@ -32,8 +32,8 @@ class Timing(NamedTuple):
 
 def timing(comm: Comm, phases: Timers, rows: int) -> Timing | None:
     """Return the seconds and rows of all ranks, on rank 0; None on the others. Called by all ranks."""
-    found = comm.gather(([phases.seconds[name] for name in PHASES], rows))
-    return None if found is None else Timing(*map(np.array, zip(*found, strict=True)))
+    gathered = comm.gather(([phases.seconds[name] for name in PHASES], rows))
+    return None if gathered is None else Timing(*map(np.array, zip(*gathered, strict=True)))
 
 
 def balance(work: Floats) -> float:
@@ -50,10 +50,10 @@ def by_rank(comm: Comm, seconds: Mapping[str, float], rows: int) -> dict[str, An
     from mpi4py import MPI
 
     node = MPI.Get_processor_name()
-    found = comm.gather((seconds, rows, own_peak_memory(), node, [(node, core) for core in os.sched_getaffinity(0)]))
-    if found is None:
+    gathered = comm.gather((seconds, rows, own_peak_memory(), node, [(node, core) for core in os.sched_getaffinity(0)]))
+    if gathered is None:
         return {}
-    each, all_rows, memory, nodes, cores = zip(*found, strict=True)
+    each, all_rows, memory, nodes, cores = zip(*gathered, strict=True)
     return {
         "seconds": {name: [mine[name] for mine in each] for name in PHASES}, "rows": list(all_rows),
         "memory": list(memory), "nodes": list(nodes), "cores": len({core for mine in cores for core in mine}),
@@ -81,6 +81,6 @@ def versions() -> dict[str, str]:
 
 def cpu() -> str:
     """Return the name of this machine's CPU, as well as the system tells it."""
-    found = lines(Path("/proc/cpuinfo"))
-    names = (line.partition(":")[2].strip() for line in found if line.startswith("model name"))
+    text = lines(Path("/proc/cpuinfo"))
+    names = (line.partition(":")[2].strip() for line in text if line.startswith("model name"))
     return next(names, "") or platform.processor() or platform.machine()

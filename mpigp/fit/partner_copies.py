@@ -65,14 +65,14 @@ def by_row(block: MultiVector, rows: int, q: int) -> Floats:
 
 
 class Holder(NamedTuple):
-    """Who has the rows of a rank: the rank now, and whether they were its own (or those of the rank before it)."""
+    """A rank that holds rows: its number now, and whether they were its own (or those of the rank before it)."""
 
     rank: int
     own: bool
 
 
 def holders(places: list[int], size: int) -> list[Holder] | None:
-    """Return who holds the rows of each of `size` ranks, by the former numbers of those left; None if some are lost."""
+    """Return the holders of the rows of `size` ranks, by the former numbers of those left; None if some are lost."""
     now = {then: rank for rank, then in enumerate(places)}
     held = [Holder(now.get(then, now.get((then + 1) % size, -1)), then in now) for then in range(size)]
     return held if all(holder.rank >= 0 for holder in held) else None
@@ -166,11 +166,11 @@ class PartnerCopies:
         self.refresh(comm, fit, at_once=True)  # the lost ranks held the second copies
 
     def holders(self, comm: Comm) -> list[Holder] | None:
-        """Return who holds the rows of each rank at the time of the copies; None where rows are lost. Called by all."""
+        """Return the holders of each rank's rows at the time of the copies; None where rows are lost. Collective."""
         mine = np.array([-1, -1, -1] if self.copy is None else [self.copy.iteration, self.copy.size, self.copy.rank])
-        found = np.empty((comm.size, 3), mine.dtype)
-        comm.Allgather(mine, found)
+        states = np.empty((comm.size, 3), mine.dtype)
+        comm.Allgather(mine, states)
         confirm(comm)
-        if (found[:, :2] != found[0, :2]).any() or found[0, 0] < 0:
+        if (states[:, :2] != states[0, :2]).any() or states[0, 0] < 0:
             return None
-        return holders(found[:, 2].tolist(), int(found[0, 1]))
+        return holders(states[:, 2].tolist(), int(states[0, 1]))

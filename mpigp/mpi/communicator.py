@@ -82,13 +82,15 @@ def check_alike(comm: Comm) -> None:
     """Refuse ranks on different kinds of CPU: each makes matrices of size m for itself, and decides by their bits."""
     if comm.size == 1:
         return
-    found = {library.get("architecture", "any") for library in threadpool_info() if library["user_api"] == "blas"}
-    each = comm.allgather((native.instruction_set, "/".join(sorted(found))))
+    architectures = {
+        library.get("architecture", "any") for library in threadpool_info() if library["user_api"] == "blas"
+    }
+    each = comm.allgather((native.instruction_set, "/".join(sorted(architectures))))
     kinds = sorted(set(each), key=lambda kind: (list(LEAST_CORES).index(kind[0]), kind[1]))
     if len(kinds) > 1:
-        told, least = " and ".join(f"{ours} with BLAS for {blas}" for ours, blas in kinds), kinds[0][0]
+        named, least = " and ".join(f"{ours} with BLAS for {blas}" for ours, blas in kinds), kinds[0][0]
         raise InputError(
-            f"the ranks run on different kinds of CPU ({told}), which round differently: use machines of one kind, or "
+            f"the ranks run on different kinds of CPU ({named}), which round differently: use machines of one kind, or "
             f"let all do as the least of them: MPIGP_INSTRUCTION_SET={least} OPENBLAS_CORETYPE={LEAST_CORES[least]}"
         )
 

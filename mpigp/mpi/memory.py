@@ -39,8 +39,8 @@ def choose(comm: Comm, choice: str, needed: float) -> Choice:
     the bytes `needed` to hold its rows."""
     if choice != "auto":
         return Choice(choice == "stream", "")
-    found = comm.allgather((needed, available(comm)))
-    needed, free = max(found, key=lambda each: each[0] / max(each[1], 1.0))
+    each_rank = comm.allgather((needed, available(comm)))
+    needed, free = max(each_rank, key=lambda each: each[0] / max(each[1], 1.0))
     stream = needed > SHARE * free
     how = "streamed from the file" if stream else "in memory"
     return Choice(stream, f"rows: {how} ({needed / 1e6:.3g} MB, of {free / 1e6:.3g} MB that a rank may take)")

@@ -68,7 +68,7 @@ static void direct(const problem_t *p, int64_t places)
 }
 
 /* Go to the point that was tried, whose gradient in units is `by`, and remember the step where its curvature is positive. */
-static void take_step(const problem_t *p, double found, const double *by, double tolerance, int64_t places)
+static void take_step(const problem_t *p, double value, const double *by, double tolerance, int64_t places)
 {
     double *scalars = p->scalars, before = scalars[VALUE];
     int64_t slot = (int64_t)scalars[KNOWN] % SEARCH_MEMORY;
@@ -86,8 +86,8 @@ static void take_step(const problem_t *p, double found, const double *by, double
         scalars[KNOWN] += 1;
     } else
         p->curvature[slot] = 0;
-    scalars[SMALL] = before - found <= tolerance * (1 + fabs(before)) ? scalars[SMALL] + 1 : 0;
-    scalars[VALUE] = found;
+    scalars[SMALL] = before - value <= tolerance * (1 + fabs(before)) ? scalars[SMALL] + 1 : 0;
+    scalars[VALUE] = value;
 }
 
 void ISA(search_begin)(const searches_t *s, const double *start, const double *units)

@@ -71,11 +71,11 @@ void ISA(largest_dots)(const double *left, int64_t n_left, const double *right, 
             for (int64_t c = 0; c < count; c++) largest[c] = -INFINITY, which[c] = 0;
             double least = -INFINITY;
             for (int64_t j = 0; j < n_right; j++) {
-                double found = products[i * places + j];
-                if (!(found > least)) continue;
+                double product = products[i * places + j];
+                if (!(product > least)) continue;
                 int64_t c = count - 1;
-                for (; c > 0 && found > largest[c - 1]; c--) largest[c] = largest[c - 1], which[c] = which[c - 1];
-                largest[c] = found, which[c] = j;
+                for (; c > 0 && product > largest[c - 1]; c--) largest[c] = largest[c - 1], which[c] = which[c - 1];
+                largest[c] = product, which[c] = j;
                 least = largest[count - 1];
             }
         }

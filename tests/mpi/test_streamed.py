@@ -123,9 +123,7 @@ def test_what_streams_refuse(tmp_path: Path) -> None:
     assert [[each.code for each in outcome] for outcome in outcomes] == [[2, 2]] * 3
     assert not output.exists()
     said = [outcome[0].stderr for outcome in outcomes]
-    assert said[0] == (
-        "mpigp: --rows-in-memory stream: is not for rows with --missing entries: leave one of them out\n"
-    )
+    assert said[0] == ("mpigp: --rows-in-memory: stream is not for rows with missing entries: choose all or auto\n")
     assert all(f"{inputs[0].data}: /X: row 900 (counted from 0) holds NaN" in each for each in said[1:])
     assert all(each.count("\n") == 1 for each in said)
 
