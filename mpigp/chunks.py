@@ -3,8 +3,6 @@
 A chunk's sums are computed by one thread, always with the same shape, so they have the same bits wherever that is.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 SMALLEST = 64

@@ -1,7 +1,5 @@
 """Make a data file of a CSV, NPY, NPZ or Parquet file."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

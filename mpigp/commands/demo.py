@@ -4,8 +4,6 @@ The fit goes on without the rank that died, where the MPI can. The same fit on o
 shows that nothing was lost: all numbers that were learned have the same bits.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

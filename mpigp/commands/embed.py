@@ -1,7 +1,5 @@
 """Embed new rows in the latent space of a GPLVM; NaN entries are missing."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Evaluate the bound and all its gradients at given parameters."""
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import time

@@ -1,7 +1,5 @@
 """Learn a model: sparse GP regression, or a Bayesian GPLVM."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

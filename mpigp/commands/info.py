@@ -1,7 +1,5 @@
 """Print what a data, model, result or gradient file holds."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from pathlib import Path

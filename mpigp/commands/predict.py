@@ -1,7 +1,5 @@
 """Predict by a model: mean and variance at new inputs, or at latent points of a GPLVM; inputs may be uncertain."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Write one self-contained HTML page that shows a fitted model: figures, tables, and how it was made."""
 
-from __future__ import annotations
-
 import argparse
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Study how evaluations scale with the number of ranks, report what was measured, and predict what more would do."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

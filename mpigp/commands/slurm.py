@@ -1,7 +1,5 @@
 """Write the batch script of a fit for Slurm, from the options of `fit` and those of the job; --submit submits it."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import shlex

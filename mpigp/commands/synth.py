@@ -1,7 +1,5 @@
 """Write a synthetic data file of any number of rows."""
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Callable

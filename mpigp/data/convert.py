@@ -1,7 +1,5 @@
 """Conversion of tables to data files: the choice of the columns of X, Y and labels, and their copying."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Checked reading of HDF5 files: an InputError says which dataset is missing, has the wrong shape or holds NaN."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ a pass of its own over the array, so that no compiler fuses a product with a sum
 place.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

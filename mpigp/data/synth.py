@@ -18,8 +18,6 @@ draw from a process whose covariance is the unit RBF kernel with ARD weights α 
 The rows have the same bits on every CPU: sums are written out in their order, and all else is that of `portable`.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 Messages count rows from 1 and columns from 0.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import zipfile

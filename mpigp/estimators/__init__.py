@@ -1,7 +1,5 @@
 """The models as estimators of scikit-learn, on one process or on all ranks of a communicator."""
 
-from __future__ import annotations
-
 import os
 
 from mpigp.errors import InputError

@@ -1,7 +1,5 @@
 """What the estimators share: their data, learning, and model files."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

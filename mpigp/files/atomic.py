@@ -1,7 +1,5 @@
 """Output files that are whole or not there: written beside their place and renamed into it."""
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile

@@ -1,7 +1,5 @@
 """A data file written block by block, of which one at a time is in memory."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """HDF5 files that all ranks write together: rank 0 holds the file, and the others send it their rows."""
 
-from __future__ import annotations
-
 import io
 import math
 import os

@@ -1,7 +1,5 @@
 """What an HDF5 file holds, as plain Python values."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -5,8 +5,6 @@ iterations, r ranks, p phases. A symbol has the size that the reader expects of 
 was read with it; every other dataset must agree.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """How a file was made: the versions, the machine, and the seconds that each rank spent."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -5,8 +5,6 @@ communicator and make another attempt, which continues from the partner copies i
 the beginning: with the same bits in each case.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Memory, messages and seconds of a fit, estimated without running it."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

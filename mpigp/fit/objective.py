@@ -1,7 +1,5 @@
 """The negative bound as a function of unconstrained vectors: what the optimizers minimize."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The options of a fit: what to learn, how, and what happens beside the iterations."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

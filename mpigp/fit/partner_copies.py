@@ -4,8 +4,6 @@ When ranks fail, the others still hold all rows between them, unless two neighbo
 state of the one that is lost. From these copies the fit goes on with the same bits on the ranks that are left.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from copy import deepcopy

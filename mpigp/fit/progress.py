@@ -1,7 +1,5 @@
 """The progress of a fit, as rank 0 shows it: a line on a terminal or in a log, and a file of metrics."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

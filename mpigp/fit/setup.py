@@ -1,7 +1,5 @@
 """From the rows of every rank to a fit that is ready to run, or to be continued."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, NamedTuple
 

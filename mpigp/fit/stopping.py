@@ -1,7 +1,5 @@
 """Schedules, and requests to stop a fit before its end: both agreed on by all ranks."""
 
-from __future__ import annotations
-
 import math
 import signal
 import time

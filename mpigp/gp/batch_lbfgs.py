@@ -6,8 +6,6 @@ or where the next promises nothing. What happens between evaluations is compiled
 of a row depends on the other rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

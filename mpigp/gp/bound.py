@@ -1,7 +1,5 @@
 """The evidence lower bound from the summed statistics, and its derivatives with respect to them (tutorial §3, §4)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -7,8 +7,6 @@ With the entries y_j that a row has, w and M those of the posterior (mpigp.gp.po
 A missing entry takes no part. A row that has none keeps the prior.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cached_property
 from typing import NamedTuple

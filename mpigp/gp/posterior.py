@@ -13,8 +13,6 @@ with R lower triangular: one triangular product for each input. Where the input 
 Outputs that other rows had, in data with missing entries, have an L_B and so an M of their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial

@@ -1,7 +1,5 @@
 """The units of a model: columns that were shifted and scaled."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, TypeVar
 
 from mpigp.types import Floats

@@ -5,8 +5,6 @@ the totals. Regression, where ψ1 = K_mi and ψ2 = K_mi K_im, does so where K_mm
 them whitened, as AAᵀ and AY with A = L⁻¹ K_mn, which keeps the digits that forming Ψ2 first would lose.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import NamedTuple, Protocol

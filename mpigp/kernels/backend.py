@@ -3,8 +3,6 @@
 The RBF kernel has compiled loops (`rbf.py`); any other kernel gets loops in NumPy (`numpy_backend.py`).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple, Protocol
 
 from mpigp.native import Kernel as Points

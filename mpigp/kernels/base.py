@@ -5,8 +5,6 @@ dimensions; `n` rows are few enough that arrays of (n, m, m, q) numbers fit the 
 the other rows.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 from mpigp.types import Floats

@@ -1,7 +1,5 @@
 """A check of a kernel by its definition: formulas against each other, quadrature, and central differences."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

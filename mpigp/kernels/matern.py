@@ -1,7 +1,5 @@
 """The Matérn 5/2 kernel with ARD weights: functions that are twice differentiable, where the RBF's are smooth."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mpigp.kernels.base import Kernel

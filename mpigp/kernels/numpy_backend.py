@@ -4,8 +4,6 @@ change.
 The sums of the second round have no known limit: superaccumulators (mpigp.numerics.reproducible_sum) take them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

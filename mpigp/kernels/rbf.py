@@ -9,8 +9,6 @@ Its sums over rows and their gradients are the loops of mpigp.native:
 The first exponent of ψ2 is of Z alone: its factor, k(Z_m, Z_m')^½, is put in after the sum over rows.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from mpigp import native

@@ -1,7 +1,5 @@
 """The kernels by their names: `rbf`, `matern52`, or `package.module:Name` of a kernel outside mpigp."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from mpigp.errors import InputError

@@ -1,7 +1,5 @@
 """`--ranks N`: start mpiexec, with the options that the installed MPI needs."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

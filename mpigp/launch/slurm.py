@@ -1,7 +1,5 @@
 """Batch scripts of Slurm: those that people copy and edit, filled in and submitted."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """The communicator of all ranks, errors that all ranks raise together, sums over the ranks, and gathered rows."""
 
-from __future__ import annotations
-
 import math
 import os
 import sys

@@ -8,8 +8,6 @@ round 2   rank 0:    F and its derivatives by the statistics  →  Bcast   one p
           Allreduce  one packed buffer of integers
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import partial

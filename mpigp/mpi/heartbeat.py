@@ -7,8 +7,6 @@ process can be killed only from its own machine: where a machine has fallen sile
 aborted.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """The memory that a rank may take, and whether its rows fit: limits of the process, of its cgroup, and the machine."""
 
-from __future__ import annotations
-
 import math
 import platform
 import resource

@@ -7,8 +7,6 @@ every exponential of a pair, m(m+1)/2 numbers more in each round's message, and 
 once more on the master.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Scores of predictions, where the outputs are known."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mpigp.gp.posterior import Prediction

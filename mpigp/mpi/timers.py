@@ -1,7 +1,5 @@
 """Timers of the phases of an evaluation, and counters of its messages and bytes."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -19,8 +19,6 @@ for it in MPI_Comm_shrink (stack traces show it; compare open-mpi/ompi#13138). A
 rank that waits there for long aborts the job; `--ranks` starts it again.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 

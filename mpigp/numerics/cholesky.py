@@ -1,7 +1,5 @@
 """The Cholesky factor of K_mm, with the inducing points in the order that keeps digits."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

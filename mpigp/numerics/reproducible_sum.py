@@ -8,8 +8,6 @@ further 2⁻⁴⁰.
 A superaccumulator needs no bound: its digits of 32 bits cover all exponents of a double, so its sum is exact.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from mpigp import native

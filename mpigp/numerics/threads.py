@@ -1,7 +1,5 @@
 """The threads of a rank: each works on whole chunks of rows, and their sums add as integers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 

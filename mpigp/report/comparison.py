@@ -1,7 +1,5 @@
 """What a data file adds to a report: the labels of a GPLVM's rows, or the predictions of a regression."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from statistics import NormalDist

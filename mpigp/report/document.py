@@ -1,7 +1,5 @@
 """A self-contained HTML page: its parts, its style, and the script that draws its figures."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape

@@ -6,8 +6,6 @@ In labels and hover texts `{path}` is a value, `{path:4}` a number of 4 digits, 
 these units, and `{path|names}` the name at that place of a list. Text of users is in the data, never in a description.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The contents of a model file that a report shows: parameters, latent space, and the course of the fit."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The report as one HTML page: text and tables written here, figures drawn by the page's own script."""
 
-from __future__ import annotations
-
 import math
 from html import escape
 

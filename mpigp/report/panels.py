@@ -1,7 +1,5 @@
 """The figures of a report, described."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Figures as PNG files, drawn by matplotlib from their descriptions."""
 
-from __future__ import annotations
-
 from itertools import groupby
 from pathlib import Path
 from typing import Any

@@ -14,8 +14,6 @@ ranks. On a machine of C cores, w = min(p T, C) with T threads each; where cores
 turns on each, and k is 1 elsewhere. A forecast is for more ranks than were measured, with a core for each thread.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

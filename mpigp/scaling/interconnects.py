@@ -1,7 +1,5 @@
 """Latency and bandwidth between ranks: those of known networks, or as a probe measures them by ping-pong."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A study and its forecast as one HTML page."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mpigp.report.document import document, figure, grid, note, number, percent, provenance, section, table

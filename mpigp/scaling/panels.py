@@ -1,7 +1,5 @@
 """The figures of a study and its forecast, described."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Start a program as a process of its own, with a time limit, and read its figures."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

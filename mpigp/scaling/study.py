@@ -3,8 +3,6 @@
 A file `KIND-RANKS.json` of a study's folder holds the figures of `mpigp evaluate --json` for all runs on so many ranks.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

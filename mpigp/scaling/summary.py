@@ -1,7 +1,5 @@
 """A study in numbers: speed-up, efficiency, shares of the phases and load balance on each number of ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Optimizers over vectors that are spread over ranks, for any objective."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Protocol
 

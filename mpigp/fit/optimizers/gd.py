@@ -1,7 +1,5 @@
 """Gradient descent, the tutorial's other choice (§4.1): the master moves the globals, every node moves its own rows."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """L-BFGS with a strong-Wolfe line search; all dot products of a trial point in one reduction."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

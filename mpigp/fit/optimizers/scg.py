@@ -1,7 +1,5 @@
 """Scaled conjugate gradients (Møller 1993), the tutorial's choice (§4.1)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -3,8 +3,6 @@
 Every function takes the inputs X (n, q) of all ranks and returns the same Z (m, q) on all of them.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Latent means to start a GPLVM from: principal components of the outputs, or random numbers."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Means and standard deviations of columns whose rows are spread over ranks: the same bits on any number of them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from mpigp.fit.options import Mode
