@@ -59,7 +59,7 @@ def curvature(posterior: Posterior, Y: Floats, x: Floats) -> tuple[Floats, Float
 def joint(posterior: Posterior, Y: Floats, x: Floats) -> tuple[Floats, Floats]:
     """Return −log p(y|x) p(x) (n,) of rows Y (n, d) at x (n, q), in the model's units, and its gradient by x."""
     d, (R,), W, Z, alpha = Y.shape[1], posterior.factors, posterior.weights, posterior.Z, posterior.alpha
-    k = posterior.loops.covariance(Z, x, alpha).T
+    k = posterior.backend.covariance(Z, x, alpha).T
     Rk = k @ R.T
     v = posterior.variance * np.maximum(1 - (Rk * Rk).sum(axis=1), 0.0) + 1 / posterior.beta
     residuals = Y - k @ W

@@ -81,7 +81,7 @@ def read(
     part = share(n, comm.rank, comm.size)
     X = read_rows(item, *part)
     variance = read_beside(file, f"{arguments.x}_variance", (n, posterior.q), part)
-    if variance is not None and not posterior.loops.latent:
+    if variance is not None and not posterior.backend.latent:
         raise InputError(f"{where}_variance: the kernel {posterior.kernel} has no psi statistics: leave it out")
     if variance is not None and not (variance >= 0).all():
         row = part.start + int(np.flatnonzero((variance < 0).any(axis=1))[0])

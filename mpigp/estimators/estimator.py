@@ -185,7 +185,7 @@ def _given(model: ModelFile) -> dict[str, Any]:
     """Return the parameters of the estimator that would have made a model file of `mpigp fit`."""
     m, q = model.parameters().Z.shape
     given = {"inducing": m, "latent": q, "random_state": int(model.attribute("seed"))}
-    given |= {"jitter": float(model.attribute("jitter")), "kernel": model.model().loops.name}
+    given |= {"jitter": float(model.attribute("jitter")), "kernel": model.model().backend.name}
     options = model.identity() or {"fixed": ""}
     return given | options | {"fixed": [name for name in options["fixed"].split(",") if name]}
 

@@ -133,7 +133,7 @@ class ModelFile:
             raise InputError(f"{self.name}: /posterior: does not fit /Z, which has {m} points: {FITTED}")
         Z = np.ascontiguousarray(parameters.Z[order.astype(np.intp)])
         units = self.standardization("x"), self.standardization("y")
-        return Posterior(model.name, *parameters._replace(Z=Z), L, L_B, g, groups, *units, model.loops.name)
+        return Posterior(model.name, *parameters._replace(Z=Z), L, L_B, g, groups, *units, model.backend.name)
 
     def outputs(self) -> int | None:
         """Return the number of outputs, as far as the file tells it."""
@@ -257,7 +257,7 @@ def summary(file: h5py.File) -> dict[str, Any]:
 
 def attributes(model: Model, others: Mapping[str, Any]) -> Attributes:
     """Return the attributes of a fitted model, the others among them: of its fit, and its provenance."""
-    kernel = {} if model.loops.name == DEFAULT else {"kernel": model.loops.name}
+    kernel = {} if model.backend.name == DEFAULT else {"kernel": model.backend.name}
     own = {"format": FORMAT, "version": VERSION, "model": model.name, "mpigp": __version__, **kernel, **others}
     return {"/": own, "timing/phases": {"names": PHASES}}
 

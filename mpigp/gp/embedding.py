@@ -140,7 +140,7 @@ class _Problem:
         by_pair = 2 * np.ascontiguousarray(weights.T)
 
         def work(rows: native.Rows, span: Span) -> None:
-            p.loops.gplvm_moments(p.points, rows, span, self.psi1_weights, by_pair, by_psi1, by_psi2)
+            p.backend.gplvm_moments(p.points, rows, span, self.psi1_weights, by_pair, by_psi1, by_psi2)
 
         over_rows(self.workers, work, mu, S)
         return by_psi1, -0.5 * (S + mu**2 - 1 - np.log(S)).sum(axis=1, keepdims=True), by_psi2
@@ -151,7 +151,7 @@ class _Problem:
         weights = self.whole_weights if observed is None else self.weights
 
         def work(rows: native.Rows, span: Span) -> None:
-            p.loops.gplvm_bounds(p.points, rows, span, weights, self.psi1_weights, out)
+            p.backend.gplvm_bounds(p.points, rows, span, weights, self.psi1_weights, out)
 
         over_rows(self.workers, work, mu, S, Y, observed)
         return out

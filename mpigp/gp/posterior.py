@@ -80,14 +80,14 @@ class Posterior:
         return self.g.shape[1]
 
     @cached_property
-    def loops(self) -> KernelBackend:
+    def backend(self) -> KernelBackend:
         """The backend of the kernel."""
         return backend_of(self.kernel)
 
     @cached_property
     def points(self) -> native.Kernel:
         """The inducing points, as the loops take them."""
-        center = self.loops.center(self.Z)
+        center = self.backend.center(self.Z)
         return native.Kernel(self.Z - center, center, self.alpha)
 
     def __getstate__(self) -> dict[str, object]:
@@ -148,7 +148,7 @@ class Posterior:
     def _moments_at(self, mean: Floats, explained: Floats, rows: native.Rows, span: Span) -> None:
         """Set wᵀk (n, d), and kᵀMk (groups, n) of each group."""
         for factor, of_group in zip(self.factors, explained, strict=True):
-            self.loops.regression_moments(self.points, rows, span, factor, self.weights, mean, of_group)
+            self.backend.regression_moments(self.points, rows, span, factor, self.weights, mean, of_group)
 
     def predict_uncertain(self, X: Floats, X_variance: Floats, threads: int = 1) -> Prediction:
         """Return the prediction at inputs of mean X (n, q) and variances X_variance (n, q), in the data's units."""
@@ -161,7 +161,7 @@ class Posterior:
         mean, second = np.empty((len(mu), self.d)), np.empty((len(mu), len(quadratics)))
 
         def work(rows: native.Rows, span: Span) -> None:
-            self.loops.gplvm_moments(self.points, rows, span, self.weights, quadratics, mean, second)
+            self.backend.gplvm_moments(self.points, rows, span, self.weights, quadratics, mean, second)
 
         workers = Workers(threads, native.workspace(len(self.Z), self.q, self.d, len(quadratics)))
         over_rows(workers, work, mu, S)
@@ -172,7 +172,7 @@ class Posterior:
         """Return the coefficients (d + groups, m(m+1)/2) of ψ2's pairs, as the loops sum them, in wᵀψ2w of each output
         and in tr Mψ2 of each group."""
         Z = self.points.Z
-        factor = self.loops.covariance(Z, Z, self.alpha) if self.loops.factored else np.ones_like(self.L)
+        factor = self.backend.covariance(Z, Z, self.alpha) if self.backend.factored else np.ones_like(self.L)
         twice, lower = 2 * np.sqrt(factor), np.tril_indices(len(Z))
         np.fill_diagonal(twice, 1.0)
         matrices = chain((np.outer(w, w) for w in self.weights.T), (R.T @ R for R in self.factors))
@@ -188,7 +188,7 @@ class Posterior:
                 f"`samples`: there are {len(X)} rows: joint draws take at most {JOINT_ROWS}: give fewer rows"
             )
         mean, inputs = self.predict(X).mean, self.inputs(X)
-        K, K_m = (self.loops.covariance(points, inputs, self.alpha) for points in (inputs, self.Z))
+        K, K_m = (self.backend.covariance(points, inputs, self.alpha) for points in (inputs, self.Z))
         draws = np.random.default_rng([seed, len(X)]).standard_normal((count, len(X), self.d))
         scale = np.ones(self.d) if self.y is None else self.y.scale
         for group, R in enumerate(self.factors):

@@ -60,14 +60,14 @@ class Inducing:
     factor : (m, m), multiplies ∂F/∂K_mm, entry by entry: K_mm itself, or one (`KernelBackend.factored`)
     """
 
-    def __init__(self, loops: KernelBackend, Z: Floats, alpha: Floats, jitter: float, signal_to_noise: float) -> None:
-        center = loops.center(Z)
+    def __init__(self, backend: KernelBackend, Z: Floats, alpha: Floats, jitter: float, signal_to_noise: float) -> None:
+        center = backend.center(Z)
         Z = Z - center
-        K = loops.covariance(Z, Z, alpha)
+        K = backend.covariance(Z, Z, alpha)
         self.whitening: Whitening = whiten(K, jitter)
         order = self.whitening.order
         self.Z = Z.take(order, axis=0)
-        self.factor = K[np.ix_(order, order)] if loops.factored else np.ones_like(K)
+        self.factor = K[np.ix_(order, order)] if backend.factored else np.ones_like(K)
         self.alpha = alpha
         smallest = self.whitening.L.item(-1)  # of the diagonal: the last, by the pivoting
         self.unwhitened_gradient = signal_to_noise <= MAX_COND_UNWHITENED_GRADIENT * smallest**2
@@ -117,8 +117,8 @@ class Model(ABC):
     name: str
     divergence_sums: int  # the sums of KL among the statistics
 
-    def __init__(self, loops: KernelBackend | None = None) -> None:
-        self.loops = backend_of(DEFAULT) if loops is None else loops
+    def __init__(self, backend: KernelBackend | None = None) -> None:
+        self.backend = backend_of(DEFAULT) if backend is None else backend
 
     def statistics_scale(self, totals: Totals, m: int) -> Floats:
         """Return the scales of the statistics' integers: Ψ2 (packed), Σψ1Y, KL. No ψ exceeds 1."""
@@ -131,7 +131,7 @@ class Model(ABC):
         As α → 0 nothing bounds their totals, so each chunk may have an equal share of the accumulators.
         """
         weight = weights.limit * totals.all_chunks
-        of_one = scale_for(self.loops.gradient_limits(inducing.points, totals.lowest, totals.highest, weight))
+        of_one = scale_for(self.backend.gradient_limits(inducing.points, totals.lowest, totals.highest, weight))
         m, q = inducing.Z.shape
         return np.append(np.tile(of_one[:q], m), of_one[q:])
 
@@ -194,7 +194,7 @@ class Regression(Model):
 
     def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
         inverse = inducing.inverse if self.whitens(inducing) else None
-        return self.loops.regression_statistics(inducing.points, rows.native, inverse, part)
+        return self.backend.regression_statistics(inducing.points, rows.native, inverse, part)
 
     def summary(self, inducing: Inducing, accumulators: Integers, scale: Floats, d: int) -> Statistics:
         m = len(inducing.Z)
@@ -248,7 +248,7 @@ class Regression(Model):
 
     def add_gradient(self, inducing: Inducing, rows: Block, weights: Adjoints, part: Part) -> int:
         inverse, (matrix, psi1Y, fit, _) = None if inducing.unwhitened_gradient else inducing.inverse, weights
-        return self.loops.regression_gradient(inducing.points, rows.native, inverse, matrix, psi1Y, fit, part)
+        return self.backend.regression_gradient(inducing.points, rows.native, inverse, matrix, psi1Y, fit, part)
 
 
 class GPLVM(Model):
@@ -258,7 +258,7 @@ class GPLVM(Model):
     divergence_sums = 2
 
     def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
-        return self.loops.gplvm_statistics(inducing.points, rows.native, part)
+        return self.backend.gplvm_statistics(inducing.points, rows.native, part)
 
     def summary(self, inducing: Inducing, accumulators: Integers, scale: Floats, d: int) -> Statistics:
         m = len(inducing.Z)
@@ -280,14 +280,16 @@ class GPLVM(Model):
         self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints, rest: Floats
     ) -> Floats:
         by_gram = _by_gram(inducing, bound)
-        if self.loops.factored:
+        if self.backend.factored:
             assert summary.pairs is not None
             native.add_through_pairs(by_gram, weights.matrix, summary.pairs)
         return by_gram
 
     def add_gradient(self, inducing: Inducing, rows: Block, weights: Adjoints, part: Part) -> int:
         by_mu, by_S = rows.gradients["mu"], rows.gradients["S"]
-        return self.loops.gplvm_gradient(inducing.points, rows.native, weights.matrix, weights.psi1Y, by_mu, by_S, part)
+        return self.backend.gplvm_gradient(
+            inducing.points, rows.native, weights.matrix, weights.psi1Y, by_mu, by_S, part
+        )
 
 
 MODELS: dict[str, Model] = {model.name: model for model in (Regression(), GPLVM())}
@@ -295,7 +297,7 @@ MODELS: dict[str, Model] = {model.name: model for model in (Regression(), GPLVM(
 
 def model_of(name: str, kernel: str = DEFAULT) -> Model:
     """Return the model of this name with the kernel of that; a kernel that cannot serve it is refused."""
-    loops = backend_of(kernel)
-    if name == GPLVM.name and not loops.latent:
+    backend = backend_of(kernel)
+    if name == GPLVM.name and not backend.latent:
         raise InputError(f"is {kernel!r}, which has no psi statistics: it serves regression alone")
-    return type(MODELS[name])(loops)
+    return type(MODELS[name])(backend)

@@ -84,7 +84,7 @@ class Evaluator:
         with self.phases("statistics"):
             snr = parameters.beta * parameters.variance
             # It fails on all ranks, or on none.
-            inducing = Inducing(self.model.loops, parameters.Z, parameters.alpha, jitter, snr)
+            inducing = Inducing(self.model.backend, parameters.Z, parameters.alpha, jitter, snr)
             sums = self._sum_statistics(inducing)
         self._allreduce(sums)
         if sums[-1] and not self.model.whitens(inducing):
@@ -101,7 +101,7 @@ class Evaluator:
         if sums[-1]:
             raise EvaluationFailed("the gradient has no value here: rows lie too far from the inducing points")
         with self.phases("bound"):
-            totals = self.model.loops.gradient_sums(sums[:-1], scale)
+            totals = self.model.backend.gradient_sums(sums[:-1], scale)
             gradient = None if master is None else self._gradient(inducing, master, totals)
         self.last = None if master is None else (inducing, master)
         return Evaluation(value, gradient, jitter)
@@ -123,7 +123,7 @@ class Evaluator:
         def work(rows: Block, part: Part) -> int:
             return self.model.add_gradient(inducing, rows, weights, part)
 
-        return self._sum_blocks(work, scale, self.model.loops.gradient_accumulators)
+        return self._sum_blocks(work, scale, self.model.backend.gradient_accumulators)
 
     def _sum_blocks(self, work: Callable[[Block, Part], int], scale: Floats, per_sum: int) -> Integers:
         """Return the accumulators of the sums over this rank's rows, and last the number of overflows."""
@@ -151,7 +151,7 @@ class Evaluator:
         """Return the gradient from the rows' sums and, through K_mm, from the master's."""
         ends = self.m * self.q, self.m * self.q + self.q
         gram = self.model.gram_weights(inducing, *master, sums[ends[1] :])
-        through_K, by_alpha = self.model.loops.gram_gradient(gram, inducing.Z, inducing.alpha)
+        through_K, by_alpha = self.model.backend.gram_gradient(gram, inducing.Z, inducing.alpha)
         by_Z = np.empty_like(through_K)
         through_K += sums[: ends[0]].reshape(by_Z.shape)
         by_Z[inducing.whitening.order] = through_K

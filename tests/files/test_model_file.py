@@ -34,7 +34,7 @@ def path(tmp_path: Path, problem: Problem) -> Path:
 
 def test_what_was_written_is_read(path: Path, problem: Problem) -> None:
     with open_model(path, n=N) as model:
-        assert model.kind == "gplvm" and model.model().loops.name == "rbf" and model.learned
+        assert model.kind == "gplvm" and model.model().backend.name == "rbf" and model.learned
         assert model.jitter(0.0) == 1e-6 and model.attribute("n") == N and model.attribute("none", 7) == 7
         for found, written in zip(model.parameters(), problem.parameters, strict=True):
             np.testing.assert_allclose(found, written, rtol=1e-12)

@@ -103,7 +103,7 @@ def test_sums_straight_from_the_kernel_keep_ten_digits_of_the_bound(width, share
     rng = np.random.default_rng(0)
     X, Z = rng.normal(size=(300, 2)), rng.normal(size=(40, 2))
     problem = Problem(X, np.empty(0), np.sin(2 * X[:, :1]), Globals(Z, 1.0, np.full(2, width**-2), 1.0))
-    smallest = models.Inducing(REGRESSION.loops, Z, problem.parameters.alpha, 1e-4, 1.0).whitening.L[-1, -1]
+    smallest = models.Inducing(REGRESSION.backend, Z, problem.parameters.alpha, 1e-4, 1.0).whitening.L[-1, -1]
     problem = change(problem, beta=share * models.MAX_COND_UNWHITENED_STATISTICS * smallest**2)
     _, values = reference_of(REGRESSION, problem, 1e-4)
     expected, _ = precise.regression(**values)
