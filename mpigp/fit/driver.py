@@ -205,8 +205,8 @@ class Driver:
             if (callback := run.callback) is not None:
                 handlers.append(lambda fit: self.stops.request(callback(fit)))
             handlers.append(lambda fit: self._save(prepared))
-            if self.partners is not None:
-                handlers.append(lambda fit: self.partners.refresh(self.comm, fit))
+            if (partners := self.partners) is not None:
+                handlers.append(lambda fit: partners.refresh(self.comm, fit))
             if run.signals or run.callback is not None or run.time_limit < float("inf"):
                 handlers.append(self.stops)
             self.stops.begin()
