@@ -55,9 +55,8 @@ class Driver:
     inputs : files that the outputs must not replace
     """
 
-    def __init__(
-        self, comm: Comm, source: Source, options: Options, run: RunOptions, inputs: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, comm: Comm, source: Source, options: Options, run: RunOptions,
+                 inputs: tuple[str, ...] = ()) -> None:  # fmt: skip
         self.comm, self.source, self.options, self.run_options, self.inputs = comm, source, options, run, inputs
         self.output = run.output
         self.stops = StopRequests(comm, run.time_limit, run.signals)
