@@ -15,9 +15,9 @@ import numpy as np
 
 from mpigp import native
 from mpigp.gp.batch_lbfgs import minimize
-from mpigp.gp.posterior import Posterior, Prediction, over_rows
+from mpigp.gp.posterior import Posterior, Prediction
 from mpigp.kernels.backend import RowBounds
-from mpigp.numerics.threads import Span, Workers
+from mpigp.numerics.threads import Workers
 from mpigp.types import Floats, Integers
 
 CANDIDATES = 8192  # training rows, evenly spaced, that starts are sought among
@@ -137,21 +137,13 @@ class _Problem:
         each column of weights (pairs, c): (k, c)."""
         (mu, S), p = self.candidates, self.posterior
         by_psi1, by_psi2 = np.empty((len(mu), p.d)), np.empty((len(mu), weights.shape[1]))
-        by_pair = 2 * np.ascontiguousarray(weights.T)
-
-        def work(rows: native.Rows, span: Span) -> None:
-            p.backend.gplvm_moments(p.points, rows, span, self.psi1_weights, by_pair, by_psi1, by_psi2)
-
-        over_rows(self.workers, work, mu, S)
+        arguments = self.psi1_weights, 2 * np.ascontiguousarray(weights.T), by_psi1, by_psi2
+        p.run_loop(self.workers, p.backend.gplvm_moments, arguments, mu, S)
         return by_psi1, -0.5 * (S + mu**2 - 1 - np.log(S)).sum(axis=1, keepdims=True), by_psi2
 
     def bounds(self, mu: Floats, S: Floats, Y: Floats, observed: Floats | None) -> RowBounds:
         """Return F_i but for its constant, and its derivatives by mu and S."""
         out, p = RowBounds(np.empty(len(mu)), np.empty_like(mu), np.empty_like(mu)), self.posterior
-        weights = self.whole_weights if observed is None else self.weights
-
-        def work(rows: native.Rows, span: Span) -> None:
-            p.backend.gplvm_bounds(p.points, rows, span, weights, self.psi1_weights, out)
-
-        over_rows(self.workers, work, mu, S, Y, observed)
+        arguments = self.whole_weights if observed is None else self.weights, self.psi1_weights, out
+        p.run_loop(self.workers, p.backend.gplvm_bounds, arguments, mu, S, Y, observed)
         return out

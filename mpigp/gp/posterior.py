@@ -15,9 +15,9 @@ Outputs that other rows had, in data with missing entries, have an L_B and so an
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -29,7 +29,7 @@ from mpigp.errors import InputError
 from mpigp.gp.standardization import Standardization
 from mpigp.kernels.backend import KernelBackend
 from mpigp.kernels.registry import DEFAULT, backend_of
-from mpigp.numerics.threads import Span, Workers
+from mpigp.numerics.threads import Workers
 from mpigp.types import Floats
 
 BLOCK = 2**14  # rows whose inputs are brought into the model's units together
@@ -140,15 +140,13 @@ class Posterior:
         step = BLOCK * threads
         for first in range(0, len(X), step):
             block = np.s_[first : first + step]
-            over_rows(workers, partial(self._moments_at, mean[block], variance[:, block]), self.inputs(X[block]))
+            inputs = self.inputs(X[block])
+            for factor, explained in zip(self.factors, variance[:, block], strict=True):
+                arguments = factor, self.weights, mean[block], explained
+                self.run_loop(workers, self.backend.regression_moments, arguments, inputs)
         np.subtract(1.0, variance, out=variance)
         variance *= self.variance
         return self._prediction(mean, variance.T if len(variance) == 1 else variance[self.group].T)
-
-    def _moments_at(self, mean: Floats, explained: Floats, rows: native.Rows, span: Span) -> None:
-        """Set wᵀk (n, d), and kᵀMk (groups, n) of each group."""
-        for factor, of_group in zip(self.factors, explained, strict=True):
-            self.backend.regression_moments(self.points, rows, span, factor, self.weights, mean, of_group)
 
     def predict_uncertain(self, X: Floats, X_variance: Floats, threads: int = 1) -> Prediction:
         """Return the prediction at inputs of mean X (n, q) and variances X_variance (n, q), in the data's units."""
@@ -159,14 +157,18 @@ class Posterior:
         """Return the prediction at inputs N(mu, S), both (n, q) and in the model's units."""
         quadratics = self.quadratics()
         mean, second = np.empty((len(mu), self.d)), np.empty((len(mu), len(quadratics)))
-
-        def work(rows: native.Rows, span: Span) -> None:
-            self.backend.gplvm_moments(self.points, rows, span, self.weights, quadratics, mean, second)
-
         workers = Workers(threads, native.workspace(len(self.Z), self.q, self.d, len(quadratics)))
-        over_rows(workers, work, mu, S)
+        self.run_loop(workers, self.backend.gplvm_moments, (self.weights, quadratics, mean, second), mu, S)
         explained = second[:, self.d :][:, self.group]
         return self._prediction(mean, self.variance * (1 - explained) + second[:, : self.d] - mean**2)
+
+    def run_loop(self, workers: Workers, loop: Callable[..., None], arguments: tuple[Any, ...], mu: Floats,
+                 S: Floats | None = None, Y: Floats | None = None, observed: Floats | None = None) -> None:  # fmt: skip
+        """Call a loop of the backend for each thread's chunks of n rows: mu (n, q), S (n, q), Y (n, d), observed
+        (n, groups); `arguments` are those that follow points, rows and span."""
+        if n := len(mu):
+            rows = native.Rows(mu, S, np.empty((n, 0)) if Y is None else Y, chunk_rows(n), chunk_count(n), observed)
+            workers.share(lambda span: loop(self.points, rows, span, *arguments), chunk_count(n))
 
     def quadratics(self) -> Floats:
         """Return the coefficients (d + groups, m(m+1)/2) of ψ2's pairs, as the loops sum them, in wᵀψ2w of each output
@@ -196,15 +198,6 @@ class Posterior:
             for output in np.flatnonzero(self.group == group):
                 draws[:, :, output] = mean[:, output] + scale[output] * draws[:, :, output] @ root.T
         return draws
-
-
-def over_rows(workers: Workers, work: Callable[[native.Rows, Span], None], mu: Floats, S: Floats | None = None,
-              Y: Floats | None = None, observed: Floats | None = None) -> None:  # fmt: skip
-    """Call `work` with each thread's chunks of n rows: mu (n, q), S (n, q), Y (n, d), observed (n, groups)."""
-    n = len(mu)
-    if n:
-        rows = native.Rows(mu, S, np.empty((n, 0)) if Y is None else Y, chunk_rows(n), chunk_count(n), observed)
-        workers.share(partial(work, rows), chunk_count(n))
 
 
 def _units(values: Floats, standardization: Standardization | None) -> Floats:

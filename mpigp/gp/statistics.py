@@ -87,8 +87,7 @@ class Inducing:
 
 class Statistics(NamedTuple):
     """The summed statistics, arguments of the bound: C (groups, m, m), b (m, d), KL; and the GPLVM's Ψ2 without its
-    factor of Z alone, packed (m(m+1)/2, groups).
-    """
+    factor of Z alone, packed (m(m+1)/2, groups)."""
 
     C: Floats
     b: Floats
