@@ -68,8 +68,7 @@ class Estimator(BaseEstimator):
 
     def _comm(self) -> Comm:
         """Return the communicator: after ranks failed during `fit`, that of the ranks that are left."""
-        left = getattr(self, "_left", None)
-        if left is not None:
+        if (left := getattr(self, "_left", None)) is not None:
             return left
         return script_world() if self.comm is None else self.comm
 

@@ -87,12 +87,12 @@ class Inducing:
 
 class Statistics(NamedTuple):
     """The summed statistics, arguments of the bound: C (groups, m, m), b (m, d), KL; and the GPLVM's Ψ2 without its
-    factor of Z alone, packed (m(m+1)/2, groups)."""
+    factor of Z alone, packed (m(m+1)/2, groups), empty in regression."""
 
     C: Floats
     b: Floats
     KL: float
-    pairs: Floats | None
+    pairs: Floats
 
 
 class Adjoints(NamedTuple):
@@ -201,7 +201,7 @@ class Regression(Model):
         if inducing.unwhitened_statistics:
             C = native.sandwiched(inducing.inverse, C, 1.0, transposed=True)
             b = native.solve(inducing.whitening.L, b)
-        return Statistics(C[None], b, 0.0, None)
+        return Statistics(C[None], b, 0.0, np.empty((0, 1)))
 
     def weight_shape(self, m: int, groups: int) -> tuple[int, int]:
         return (m, m)
@@ -277,7 +277,6 @@ class GPLVM(Model):
                      rest: Floats) -> Floats:  # fmt: skip
         by_gram = _by_gram(inducing, bound)
         if self.backend.factored:
-            assert summary.pairs is not None
             native.add_through_pairs(by_gram, weights.matrix, summary.pairs)
         return by_gram
 

@@ -24,12 +24,8 @@ def check(kernel: Kernel, q: int = 2, seed: int = 0, tolerance: float = 1e-6) ->
     `covariance` must have unit variance, ψ1 and ψ2 must be its expectations by Gauss-Hermite quadrature, and
     every gradient that of the weighted sum, by central differences.
 
-    Parameters
-    ----------
-    kernel : with or without ψ statistics
-    q : dimensions to look at; the quadrature takes 40^q points
-    seed : of the points, rows and weights, which are random
-    tolerance : of every comparison, relative to the largest number in it
+    The quadrature takes 40^q points in q dimensions. Points, rows and weights are random, drawn from the seed. The
+    tolerance is that of every comparison, relative to the largest number in it.
     """
     rng = np.random.default_rng(seed)
     Z, X, alpha = rng.normal(size=(POINTS, q)), rng.normal(size=(ROWS, q)), rng.uniform(0.3, 1.5, size=q)
