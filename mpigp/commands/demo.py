@@ -16,8 +16,6 @@ from mpigp.files.model_file import open_model
 from mpigp.launch.fault_injection import FaultInjector
 from mpigp.launch.mpiexec import find_mpiexec, mpi_version, outlives
 
-PARALLEL = False
-
 VICTIM, MOMENT = 1, 100  # the rank to kill, and after which iteration
 LEARN = {"--model": "gplvm", "--latent": 5, "--inducing": 30, "--standardize": "center", "--max-iter": 500}
 

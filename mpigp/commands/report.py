@@ -16,8 +16,6 @@ from mpigp.report.fitted import Fitted, read_fitted, read_metrics
 from mpigp.report.page import render
 from mpigp.report.panels import Report, describe
 
-PARALLEL = False
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `mpigp report`."""

@@ -14,8 +14,6 @@ from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
 from mpigp.launch import slurm as batch
 
-PARALLEL = False
-
 # Options of sbatch that most jobs have, with what they mean here.
 COMMON = {
     "nodes": ("N", "nodes"), "ntasks-per-node": ("N", "ranks of a node"), "cpus-per-task": ("N", "threads of a rank"),

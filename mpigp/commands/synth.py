@@ -15,8 +15,6 @@ from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable
 from mpigp.files.blocks import write_blocks
 
-PARALLEL = False
-
 KINDS = {  # with their own options, which are attributes of the file too
     "oilflow": ("gamma rays through a pipe with three-phase oil flow", ("photons",)),
     "regression": ("a smooth random function with noise", ("inputs", "outputs", "noise")),
