@@ -22,7 +22,6 @@ from mpigp.scaling.costs import forecast
 from mpigp.scaling.interconnects import NETWORKS, Interconnect, checked, find_interconnect, probe
 from mpigp.scaling.page import render
 from mpigp.scaling.panels import describe
-from mpigp.scaling.running import RunFailed
 from mpigp.scaling.summary import markdown, summary
 from mpigp.types import Comm
 
@@ -126,12 +125,8 @@ def run_report(arguments: argparse.Namespace) -> dict[str, Any]:
     print(f"\nOn {network.name}: {predicted.conclusion}")
     written = write(arguments, render(measured, lines, predicted, drawn), drawn)
     forecasts = predicted._asdict() | {"interconnect": network._asdict(), "here": asdict(predicted.here)}
-    return {
-        "kind": measured.kind,
-        "measured": [line._asdict() for line in lines],
-        "forecast": forecasts,
-        "written": written,
-    }
+    figures = {"kind": measured.kind, "measured": [line._asdict() for line in lines]}
+    return figures | {"forecast": forecasts, "written": written}
 
 
 def network_of(arguments: argparse.Namespace) -> Interconnect:
@@ -172,7 +167,7 @@ def run_study(arguments: argparse.Namespace) -> dict[str, Any]:
     try:
         for ranks, figures in study.run(options):
             print(f"{ranks} ranks: {figures['seconds']:.4g} s per evaluation", flush=True)
-    except RunFailed as failure:
+    except study.RunFailed as failure:
         say(f"scaling: {failure}")
         return {"exit_code": 1}
     points = study.read_study(options.folder).points

@@ -139,11 +139,8 @@ def cross_validate(points: Sequence[Point]) -> dict[int, float]:
     """Return, by ranks, the relative error of the seconds predicted from all other points; none from too few."""
     if len(points) < MIN_POINTS:
         return {}
-    errors = {}
-    for point in points:
-        others = fit([each for each in points if each is not point])
-        errors[point.ranks] = others.seconds(layout_of(point)) / point.seconds - 1
-    return errors
+    fits = [(point, fit([each for each in points if each is not point])) for point in points]
+    return {point.ranks: costs.seconds(layout_of(point)) / point.seconds - 1 for point, costs in fits}
 
 
 class Forecast(NamedTuple):

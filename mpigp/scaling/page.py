@@ -63,12 +63,10 @@ def model(forecast: Forecast) -> str:
         words = f"Leave-one-out cross-validation: each number of ranks is predicted from the others within {worst}."
     here = forecast.here
     seconds = {
-        "one row": here.per_row,
-        "matrices that every rank computes": here.algebra,
-        "matrices that rank 0 computes": here.master,
-        "one step of a message, on this machine": here.latency,
+        "one row": here.per_row, "matrices that every rank computes": here.algebra,
+        "matrices that rank 0 computes": here.master, "one step of a message, on this machine": here.latency,
         "one kB of messages, on this machine": 1e3 * here.per_byte,
-    }
+    }  # fmt: skip
     costs = [(name, f"{number(1e6 * value, 4)} µs") for name, value in seconds.items()]
     rows = [(str(ranks), f"{100 * error:+.1f} %".replace("-", "−")) for ranks, error in errors.items()]
     tables = grid("two", table(costs), table(rows, ("ranks left out", "error")) if rows else "")
