@@ -7,7 +7,6 @@ import shlex
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,7 @@ from mpigp.mpi.processes import SIZE_VARIABLES, say
 from mpigp.scaling import study
 from mpigp.scaling.costs import forecast
 from mpigp.scaling.interconnects import NETWORKS, Interconnect, checked, find_interconnect, probe
-from mpigp.scaling.page import render
-from mpigp.scaling.panels import describe
+from mpigp.scaling.page import describe, render
 from mpigp.scaling.summary import markdown, summary
 from mpigp.types import Comm
 
@@ -124,7 +122,7 @@ def run_report(arguments: argparse.Namespace) -> dict[str, Any]:
         print(f"\nErrors of the model in leave-one-out cross-validation: {each}")
     print(f"\nOn {network.name}: {predicted.conclusion}")
     written = write(arguments, render(measured, lines, predicted, drawn), drawn)
-    forecasts = predicted._asdict() | {"interconnect": network._asdict(), "here": asdict(predicted.here)}
+    forecasts = predicted._asdict() | {"interconnect": network._asdict(), "here": predicted.here._asdict()}
     figures = {"kind": measured.kind, "measured": [line._asdict() for line in lines]}
     return figures | {"forecast": forecasts, "written": written}
 

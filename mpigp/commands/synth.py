@@ -2,13 +2,11 @@
 
 import argparse
 import math
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpigp.data import synth
 from mpigp.errors import InputError
@@ -45,7 +43,6 @@ def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     check(arguments)
     rows, seed = arguments.rows, arguments.seed
     options = {name: getattr(arguments, name) for name in KINDS[arguments.kind][1]}
-    make: Callable[[int], dict[str, NDArray]]
     attributes: dict[str, dict[str, Any]]  # by dataset; "/" is the file itself
     if arguments.kind == "oilflow":
         make = partial(synth.oilflow_block, seed, photons=arguments.photons)

@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -39,8 +38,7 @@ NOISE, JITTER = 0.1, 1e-6
 Figures = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """One evaluation of a `model` with n rows, m inducing points, q inputs or latent dimensions, and d outputs."""
 
     model: str
@@ -81,7 +79,7 @@ class Options(NamedTuple):
 
     def of(self, ranks: int) -> Problem:
         """The problem on so many ranks."""
-        return self.problem if self.kind == "strong" else replace(self.problem, n=self.problem.n * ranks)
+        return self.problem if self.kind == "strong" else self.problem._replace(n=self.problem.n * ranks)
 
     def path(self, ranks: int) -> Path:
         """The file of the runs on so many ranks."""
@@ -95,7 +93,7 @@ class RunFailed(Exception):
 def check_alone(options: Options) -> None:
     """Refuse a folder with files of another study, which no run of this one would replace."""
     mine = {options.path(ranks) for ranks in options.ranks}
-    one_rank = asdict(options.problem) | {"ranks": 1, "threads": options.threads}
+    one_rank = options.problem._asdict() | {"ranks": 1, "threads": options.threads}
     for path, record in read_records(options.folder).items():
         if path not in mine and setting(record) != setting({"kind": options.kind, "runs": [one_rank]}):
             raise InputError(f"{path}: is of another study: remove it, or choose another folder")
