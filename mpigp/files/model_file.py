@@ -22,9 +22,8 @@ from mpigp.files.gather import Attributes
 from mpigp.files.provenance import Timing
 from mpigp.gp.bound import Bound, Group, group_of_outputs
 from mpigp.gp.embedding import Candidates, candidates
-from mpigp.gp.parameters import Globals
+from mpigp.gp.parameters import Globals, Standardization
 from mpigp.gp.posterior import Posterior
-from mpigp.gp.standardization import Standardization
 from mpigp.gp.statistics import MODELS, Model, model_of
 from mpigp.kernels.registry import DEFAULT
 from mpigp.mpi.distributed_rows import DistributedRows
@@ -262,6 +261,11 @@ def attributes(model: Model, others: Mapping[str, Any]) -> Attributes:
     return {"/": own, "timing/phases": {"names": PHASES}}
 
 
+def section(names: Iterable[str], values: Iterable[Any]) -> dict[str, Any]:
+    """Return values by the paths of a section: of PARAMETERS in the order of Globals, of LATENT mu and S (n, q)."""
+    return dict(zip(names, values, strict=True))
+
+
 def fitted_sections(
     parameters: Globals,
     standardized: Mapping[str, Standardization],
@@ -277,25 +281,15 @@ def fitted_sections(
     whitening, bound, groups = posterior
     grouped = len(groups) > 1
     L_B = bound.L_B if grouped else bound.L_B[0]
-    sections = _named(PARAMETERS, parameters) | _named(TIMING, timing)
-    sections |= _named(POSTERIOR, (whitening.order, whitening.L, L_B, np.ascontiguousarray(bound.g)))
+    sections = section(PARAMETERS, parameters) | section(TIMING, timing)
+    sections |= section(POSTERIOR, (whitening.order, whitening.L, L_B, np.ascontiguousarray(bound.g)))
     if grouped:
         sections["posterior/group"] = group_of_outputs(groups)
     for column, units in standardized.items():
-        sections |= _named(STANDARDIZE[column], units)
+        sections |= section(STANDARDIZE[column], units)
     for name, each in trace.items():
         sections[f"trace/{name}"] = np.array(each, int if name == "evaluations" else float)
     return sections
-
-
-def parameters_section(parameters: Globals) -> dict[str, Any]:
-    """Return the section of the global parameters."""
-    return _named(PARAMETERS, parameters)
-
-
-def latent_section(mu: Any, S: Any) -> dict[str, Any]:
-    """Return the section of the latent points: whole mu and S (n, q), or DistributedRows."""
-    return _named(LATENT, (mu, S))
 
 
 def checkpoint_section(
@@ -305,12 +299,12 @@ def checkpoint_section(
     distributed: Callable[[Floats], DistributedRows],
 ) -> dict[str, Any]:
     """Return the section that a fit continues from; the vectors' segments are made rows by `distributed`."""
-    section: dict[str, Any] = {"checkpoint/options": json.dumps(identity, sort_keys=True)}
-    section |= {f"checkpoint/numbers/{name}": value for name, value in numbers.items()}
+    datasets: dict[str, Any] = {"checkpoint/options": json.dumps(identity, sort_keys=True)}
+    datasets |= {f"checkpoint/numbers/{name}": value for name, value in numbers.items()}
     for name, block in vectors.items():
-        section[f"{VECTORS}/{name}/shared"] = block.shared
-        section |= {path: distributed(segment) for path, segment in _segments(name, block)}
-    return section
+        datasets[f"{VECTORS}/{name}/shared"] = block.shared
+        datasets |= {path: distributed(segment) for path, segment in _segments(name, block)}
+    return datasets
 
 
 def _segments(vectors: str, block: MultiVector) -> Iterator[tuple[str, Floats]]:
@@ -318,8 +312,3 @@ def _segments(vectors: str, block: MultiVector) -> Iterator[tuple[str, Floats]]:
     for index, vector in enumerate(block.local):
         for place, segment in enumerate(vector):
             yield f"{VECTORS}/{vectors}/local/{index}/{place}", segment
-
-
-def _named(names: Iterable[str], values: Iterable[Any]) -> dict[str, Any]:
-    """Return values by the paths of a section."""
-    return dict(zip(names, values, strict=True))

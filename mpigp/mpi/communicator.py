@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info
 
 from mpigp import native
 from mpigp.errors import InputError
-from mpigp.mpi.processes import SIZE_VARIABLES, described, own_peak_memory, say
+from mpigp.mpi.processes import SIZE_VARIABLES, described, say
 from mpigp.types import Comm, Floats
 
 NOTICE = 1.0  # seconds, after which a death is known to everyone
@@ -119,8 +119,3 @@ def sum_over_ranks(comm: Comm, array: NDArray) -> None:
     from mpi4py import MPI
 
     comm.Allreduce(MPI.IN_PLACE, array, op=MPI.SUM)
-
-
-def peak_memory(comm: Comm) -> int:
-    """Return the largest peak of resident memory of any rank, in bytes."""
-    return max(comm.allgather(own_peak_memory()))
