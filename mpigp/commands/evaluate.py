@@ -18,7 +18,6 @@ from mpigp.files.gather import write
 from mpigp.files.model_file import ModelFile, open_model
 from mpigp.files.provenance import by_rank, cpu, versions
 from mpigp.gp.parameters import Globals
-from mpigp.gp.statistics import Model, model_of
 from mpigp.mpi import memory
 from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows
@@ -59,7 +58,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
                 check_writable(arguments.output, arguments.data, arguments.params)
             params = files.enter_context(open_model(arguments.params))
             data = files.enter_context(reading(arguments.data))
-            model, parameters = chosen_model(arguments, params), params.parameters()
+            model, parameters = params.model(arguments.kernel), params.parameters()
             jitter = params.jitter(DEFAULT_JITTER) if arguments.jitter is None else arguments.jitter
             sets = find(data, arguments.y, arguments.x if model.name == "regression" else None)
         n, (m, q), d = sets.n, parameters.Z.shape, sets.Y.shape[1]
@@ -126,22 +125,12 @@ def algebra_seconds(evaluator: Evaluator, parameters: Globals, jitter: float, re
     return statistics.median(all_ - phases["bound"] for all_, phases in zip(seconds, by_phase, strict=True))
 
 
-def chosen_model(arguments: argparse.Namespace, params: ModelFile) -> Model:
-    """Return the parameter file's model, with another kernel where asked for one."""
-    if arguments.kernel is None:
-        return params.model()
-    try:
-        return model_of(params.kind, arguments.kernel)
-    except InputError as error:
-        raise InputError(f"--kernel: {error}") from error
-
-
 def read(
     params: ModelFile, sets: DataSets, share: Share, q: int, stream: bool
 ) -> tuple[Columns, Floats | None, Columns]:
     """Return these rows of mu, S and Y, in the model's units."""
-    if sets.X is not None and sets.q != q:
-        other = f"{sets.X.name} of {sets.X.file.filename} has {sets.q}"
+    if sets.X is not None and sets.X.shape[1] != q:
+        other = f"{sets.X.name} of {sets.X.file.filename} has {sets.X.shape[1]}"
         raise InputError(f"{params.name}: /Z: has {q} columns, and {other}: they must agree")
     params.sizes |= {"n": sets.n, "d": sets.Y.shape[1]}
     latent = params.latent(*share) if sets.X is None else None

@@ -57,6 +57,7 @@ class ModelFile:
 
     def __init__(self, file: h5py.File, **sizes: int) -> None:
         self.file, self.name = file, file.filename
+        self.checkpoint = f"{self.name}: /checkpoint"  # its place, as messages name it
         self.sizes = {"p": len(PHASES)} | sizes
         version = file.attrs.get("version", VERSION)
         if np.ndim(version) or not isinstance(version, (int, np.integer)) or version > VERSION:
@@ -71,13 +72,14 @@ class ModelFile:
             raise InputError(f"{self.name}: attribute model: is {name!r}: set it to one of {', '.join(MODELS)}")
         return name
 
-    def model(self) -> Model:
-        """Return the model with its kernel."""
+    def model(self, kernel: str | None = None) -> Model:
+        """Return the model with its kernel, or with another one that is given."""
         kind = self.kind
         try:
-            return model_of(kind, str(self.attribute("kernel", DEFAULT)))
+            return model_of(kind, str(self.attribute("kernel", DEFAULT)) if kernel is None else kernel)
         except InputError as error:
-            raise InputError(f"{self.name}: attribute kernel: {error}") from error
+            where = f"{self.name}: attribute kernel" if kernel is None else "`kernel`"
+            raise InputError(f"{where}: {error}") from error
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """Return an attribute of the file as a plain value, or the default."""
@@ -167,11 +169,6 @@ class ModelFile:
             except (TypeError, ValueError) as error:
                 raise InputError(f"{self.name}: attribute {key}: is not a JSON object: {FITTED}") from error
         return texts
-
-    @property
-    def checkpoint(self) -> str:
-        """The place of the checkpoint, as messages name it."""
-        return f"{self.name}: /checkpoint"
 
     def identity(self) -> dict[str, Any] | None:
         """Return what the checkpoint was made with; None in a file without a checkpoint."""

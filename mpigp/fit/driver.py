@@ -146,7 +146,7 @@ class Driver:
             if options.missing and asked == "stream":
                 raise InputError("rows_in_memory: stream is not for rows with missing entries: choose all or auto")
             sets = files.enter_context(self.source(self.comm))
-        own, q = sets.share(self.comm), options.latent if sets.q is None else sets.q
+        own, q = sets.share(self.comm), options.latent if sets.X is None else sets.X.shape[1]
         assert q is not None
         numbers = row_numbers(options, q, sets.d, self._keeps_copies)
         choice = memory.choose(self.comm, "all" if options.missing else asked, 8 * own.rows * numbers)
