@@ -26,7 +26,7 @@ from mpigp.data.hdf5 import read_rows, reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import replacing
 from mpigp.files.blocks import write_blocks
-from mpigp.files.model_file import LATENT, parameters_section
+from mpigp.files.model_file import LATENT, PARAMETERS, section
 from mpigp.gp.parameters import Globals
 from mpigp.launch import slurm
 
@@ -188,7 +188,7 @@ def write_parameters(path: Path, data: Path, problem: Problem, names: tuple[str,
         spread = Z.var(axis=0)
         file.attrs.update(model=problem.model, jitter=JITTER)
         alpha = 1.0 / (problem.q * np.where(spread > 0, spread, 1.0))
-        for name, value in parameters_section(Globals(Z, 1.0, alpha, NOISE**-2)).items():
+        for name, value in section(PARAMETERS, Globals(Z, 1.0, alpha, NOISE**-2)).items():
             file[name] = value
         if latent:
             mu, S = (file.create_dataset(name, (problem.n, problem.q), float) for name in LATENT)
