@@ -1,7 +1,5 @@
 """The Bayesian GPLVM as an estimator of scikit-learn."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +67,7 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
         tags.input_tags.allow_nan = True  # missing entries
         return tags
 
-    def fit(self, X: Data, y: None = None) -> BayesianGPLVM:
+    def fit(self, X: Data, y: None = None) -> "BayesianGPLVM":
         """Learn from data X (n, d), the tutorial's Y, of which NaN entries are missing; y is ignored."""
         X = self._inputs(X, reset=True, missing=True)
         if self.init == "pca" and self.latent > self.n_features_in_:

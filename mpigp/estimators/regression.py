@@ -1,7 +1,5 @@
 """Sparse GP regression as an estimator of scikit-learn."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from sklearn.base import MultiOutputMixin, RegressorMixin
@@ -70,7 +68,7 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
 
     _model = "regression"
 
-    def fit(self, X: Data, y: Data) -> SparseGPRegression:
+    def fit(self, X: Data, y: Data) -> "SparseGPRegression":
         """Learn from inputs X (n, q) and outputs y (n,) or (n, d)."""
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")

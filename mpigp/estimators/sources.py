@@ -1,7 +1,5 @@
 """Rows that a Python program gives: whole arrays, or h5py datasets, of which every rank takes its own."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -54,7 +52,7 @@ class ArraySets(DataSets):
         return None if self.X is None else copy_rows(self.X, share), copy_rows(self.Y, share, missing)
 
     @contextmanager
-    def open(self, comm: Comm) -> Iterator[ArraySets]:
+    def open(self, comm: Comm) -> Iterator["ArraySets"]:
         """Check that all ranks were given the same shapes."""
         for source in (self.X, self.Y):
             if source is not None:

@@ -1,7 +1,5 @@
 """A fit in one file: the model so far, and on disk all that an exact continuation needs, on any number of ranks."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Iterator, Mapping
@@ -86,7 +84,7 @@ class FittedModel:
     latent: dict[str, Floats]  # by "mu" and "S", (n, q), whole; empty in regression
 
     @classmethod
-    def of(cls, comm: Comm, prepared: PreparedFit, made: dict[str, str]) -> FittedModel:
+    def of(cls, comm: Comm, prepared: PreparedFit, made: dict[str, str]) -> "FittedModel":
         """Return what a fit has learned; `made` tells how, in attributes of the file. Called by all ranks."""
         datasets, attributes = contents(comm, prepared, made)
         rows = prepared.fit.objective.evaluator.rows
@@ -94,7 +92,7 @@ class FittedModel:
         return cls(gather.image(comm, datasets, attributes), latent)
 
     @classmethod
-    def read(cls, model: ModelFile) -> FittedModel:
+    def read(cls, model: ModelFile) -> "FittedModel":
         """Return what a model file holds."""
         latent = {}
         if model.kind == "gplvm":

@@ -55,9 +55,8 @@ class Driver:
     inputs : files that the outputs must not replace
     """
 
-    def __init__(
-        self, comm: Comm, source: Source, options: Options, run: RunOptions, inputs: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, comm: Comm, source: Source, options: Options, run: RunOptions,
+                 inputs: tuple[str, ...] = ()) -> None:  # fmt: skip
         self.comm, self.source, self.options, self.run_options, self.inputs = comm, source, options, run, inputs
         self.output = run.output
         self.stops = StopRequests(comm, run.time_limit, run.signals)
@@ -205,8 +204,8 @@ class Driver:
             if (callback := run.callback) is not None:
                 handlers.append(lambda fit: self.stops.request(callback(fit)))
             handlers.append(lambda fit: self._save(prepared))
-            if self.partners is not None:
-                handlers.append(lambda fit: self.partners.refresh(self.comm, fit))
+            if (partners := self.partners) is not None:
+                handlers.append(lambda fit: partners.refresh(self.comm, fit))
             if run.signals or run.callback is not None or run.time_limit < float("inf"):
                 handlers.append(self.stops)
             self.stops.begin()

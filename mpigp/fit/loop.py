@@ -1,12 +1,10 @@
 """The iterations of a fit: an optimizer's steps until the bound has converged, or a handler stops them."""
 
-from __future__ import annotations
-
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from mpigp.fit.objective import Objective
 from mpigp.fit.optimizers import OPTIMIZERS, Optimizer
@@ -17,12 +15,8 @@ from mpigp.mpi.vectors import MultiVector
 HELD = frozenset({"variance", "beta"})
 WINDOW = 10  # iterations over which the relative change of the bound is taken
 
-
-class Handler(Protocol):
-    """Something that happens after iterations of a fit, by a schedule of its own; every rank calls it after each."""
-
-    def __call__(self, fit: Fit) -> None:
-        """Look at the fit between two iterations; to stop it, set `fit.stopped` to the reason, on all ranks."""
+Handler: TypeAlias = Callable[["Fit"], None]
+"""Every rank calls it after each iteration; to stop the fit, it sets `fit.stopped` to the reason, on all ranks."""
 
 
 @dataclass
@@ -76,20 +70,18 @@ class Fit:
                 self._release()
             if self.iteration >= self.settings.max_iter:
                 self.stopped = "the largest number of iterations was reached"
-                break
-            if not self.optimizer.step():
-                if self.held:
-                    self._release()
-                    continue
+            elif self.optimizer.step():
+                seconds = self._before + time.perf_counter() - began
+                entry = self.bound, self.optimizer.gradient_norm, seconds, self.evaluations
+                for series, number in zip(vars(self.trace).values(), entry, strict=True):
+                    series.append(number)
+                self.stopped = self._converged()
+                for handler in handlers:
+                    handler(self)
+            elif self.held:
+                self._release()
+            else:
                 self.stopped = "no step raises the bound any more"
-                break
-            seconds = self._before + time.perf_counter() - began
-            entry = self.bound, self.optimizer.gradient_norm, seconds, self.evaluations
-            for series, number in zip(vars(self.trace).values(), entry, strict=True):
-                series.append(number)
-            self.stopped = self._converged()
-            for handler in handlers:
-                handler(self)
 
     def _release(self) -> None:
         """Free the held parameters: a new problem, and a new optimizer for it."""

@@ -15,12 +15,8 @@ Mode: TypeAlias = Literal["scale", "center", "none"]
 Interval: TypeAlias = tuple[int, float]
 """Iterations (0 for none) and seconds (inf for none) between two events, whichever passes first."""
 
-CHOICES: dict[str, tuple[str, ...]] = {
-    "model": tuple(MODELS),
-    "optimizer": tuple(OPTIMIZERS),
-    "placement": ("random", "greedy", "kmeans"),
-    "standardize": get_args(Mode),
-}
+CHOICES: dict[str, tuple[str, ...]] = {"model": tuple(MODELS), "optimizer": tuple(OPTIMIZERS),
+           "placement": ("random", "greedy", "kmeans"), "standardize": get_args(Mode)}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -63,9 +63,8 @@ def prepare(X: DistributedRows | None, Y: DistributedRows, options: Options, res
     return PreparedFit(fit, standardized, constant, identity(options, rows, mu.shape[1], data))
 
 
-def standardize(
-    mode: Mode, X: DistributedRows | None, Y: DistributedRows
-) -> tuple[dict[str, Standardization], dict[str, list[int]]]:
+def standardize(mode: Mode, X: DistributedRows | None,
+                Y: DistributedRows) -> tuple[dict[str, Standardization], dict[str, list[int]]]:  # fmt: skip
     """Standardize the columns in place; return how, and the constant ones. Collective."""
     standardized, constant = {}, {}
     for column, values in (("x", X), ("y", Y)):
@@ -84,9 +83,8 @@ def identity(options: Options, rows: Rows, q: int, data: str) -> dict[str, Any]:
     return given | shape | {"data": data}
 
 
-def initialize(
-    X: DistributedRows | None, Y: DistributedRows, options: Options, seed: int
-) -> tuple[Globals, Columns, Floats | None]:
+def initialize(X: DistributedRows | None, Y: DistributedRows, options: Options,
+               seed: int) -> tuple[Globals, Columns, Floats | None]:  # fmt: skip
     """Return the first globals, and this rank's mu and S (rows, q), from standardized rows. Collective.
 
     X : (n, q); mu is X, and S None. Or None for a GPLVM: mu and S come by PCA, at random, or from a model file

@@ -1,7 +1,5 @@
 """The global parameters, which rank 0 holds and broadcasts, and the units that they are in."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple, TypeVar
 
@@ -34,7 +32,7 @@ class Globals(NamedTuple):
         return np.concatenate([self.Z.ravel(), self.alpha, [self.variance, self.beta]])
 
     @classmethod
-    def unpack(cls, vector: Floats, m: int, q: int) -> Globals:
+    def unpack(cls, vector: Floats, m: int, q: int) -> "Globals":
         """Return the parameters of a packed vector."""
         variance, beta = vector[-2:].tolist()
         return cls(vector[: m * q].reshape(m, q), variance, vector[m * q : -2], beta)

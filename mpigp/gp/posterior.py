@@ -184,9 +184,8 @@ class Posterior:
     def sample(self, X: Floats, count: int, seed: int) -> Floats:
         """Return joint draws of the function at the inputs X (n, q): (count, n, d), in the data's units."""
         if len(X) > JOINT_ROWS:
-            raise InputError(
-                f"`samples`: there are {len(X)} rows: joint draws take at most {JOINT_ROWS}: give fewer rows"
-            )
+            most = f"joint draws take at most {JOINT_ROWS}"
+            raise InputError(f"`samples`: there are {len(X)} rows: {most}: give fewer rows")
         mean, inputs = self.predict(X).mean, self.inputs(X)
         K, K_m = (self.backend.covariance(points, inputs, self.alpha) for points in (inputs, self.Z))
         draws = np.random.default_rng([seed, len(X)]).standard_normal((count, len(X), self.d))

@@ -77,7 +77,7 @@ class Inducing:
     @cached_property
     def inverse(self) -> Floats:
         """L⁻¹ (m, m)."""
-        return self.whitening.inverse()
+        return native.triangle_inverse(self.whitening.L)
 
     @cached_property
     def root_factor(self) -> Floats:
@@ -156,9 +156,8 @@ class Model(ABC):
         """Return the weights of the second round."""
 
     @abstractmethod
-    def gram_weights(
-        self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints, rest: Floats
-    ) -> Floats:
+    def gram_weights(self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints,
+                     rest: Floats) -> Floats:  # fmt: skip
         """Return ∂F/∂K ∘ factor (m, m), whose row m gives the gradient of Z_m.
 
         rest : the sums after Z's and alpha's
@@ -234,9 +233,8 @@ class Regression(Model):
         residuals = scale_for(_absolute_residuals(weights.fit, totals) * totals.all_chunks)
         return np.append(scale, np.tile(residuals, len(inducing.Z)))
 
-    def gram_weights(
-        self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints, rest: Floats
-    ) -> Floats:
+    def gram_weights(self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints,
+                     rest: Floats) -> Floats:  # fmt: skip
         # ∂F/∂K_mm = −½ (N C + p (AE)ᵀ) L⁻¹. This nearly cancels the rows' part, so it must round as that did: the same
         # N and p, AE summed over the rows, and not made symmetric.
         if inducing.unwhitened_gradient:
@@ -276,9 +274,8 @@ class GPLVM(Model):
         limit = native.absolute_total(matrix, 2 * totals.n, psi1Y, totals.absolute_Y)
         return Adjoints(matrix, psi1Y, np.zeros_like(psi1Y), limit)
 
-    def gram_weights(
-        self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints, rest: Floats
-    ) -> Floats:
+    def gram_weights(self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints,
+                     rest: Floats) -> Floats:  # fmt: skip
         by_gram = _by_gram(inducing, bound)
         if self.backend.factored:
             assert summary.pairs is not None
@@ -287,9 +284,8 @@ class GPLVM(Model):
 
     def add_gradient(self, inducing: Inducing, rows: Block, weights: Adjoints, part: Part) -> int:
         by_mu, by_S = rows.gradients["mu"], rows.gradients["S"]
-        return self.backend.gplvm_gradient(
-            inducing.points, rows.native, weights.matrix, weights.psi1Y, by_mu, by_S, part
-        )
+        matrix, psi1Y, _, _ = weights
+        return self.backend.gplvm_gradient(inducing.points, rows.native, matrix, psi1Y, by_mu, by_S, part)
 
 
 MODELS: dict[str, Model] = {model.name: model for model in (Regression(), GPLVM())}

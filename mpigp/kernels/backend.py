@@ -79,9 +79,8 @@ class KernelBackend(Protocol):
         matrix : (pairs, groups), each pair counts twice.   psi1Y : (m, d)
         """
 
-    def gplvm_bounds(
-        self, points: Points, rows: Rows, span: Span, matrix: Floats, psi1Y: Floats, out: RowBounds
-    ) -> None:
+    def gplvm_bounds(self, points: Points, rows: Rows, span: Span, matrix: Floats, psi1Y: Floats,
+                     out: RowBounds) -> None:  # fmt: skip
         """Set each row's term of the bound, whose bits depend on no other row; the weights are as in the gradient."""
 
     def gplvm_moments(self, points: Points, rows: Rows, span: Span, weights: Floats, quadratics: Floats, mean: Floats,

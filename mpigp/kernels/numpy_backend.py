@@ -199,9 +199,8 @@ class NumpyBackend:
             overflows += _add_exactly(part, by_Z, by_alpha)
         return overflows
 
-    def gplvm_bounds(
-        self, points: Points, rows: Rows, span: Span, matrix: Floats, psi1Y: Floats, out: RowBounds
-    ) -> None:
+    def gplvm_bounds(self, points: Points, rows: Rows, span: Span, matrix: Floats, psi1Y: Floats,
+                     out: RowBounds) -> None:  # fmt: skip
         weights = _pair_weights(matrix, len(points.Z))
         for row in _blocks(rows, span, 1):
             by_psi1, by_psi2 = row.Y @ psi1Y.T, _row_weights(weights, row)

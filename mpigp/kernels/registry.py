@@ -11,7 +11,6 @@ from mpigp.kernels.rbf import RBF
 
 DEFAULT = RBF.name
 BACKENDS: dict[str, KernelBackend] = {DEFAULT: RBF(), "matern52": NumpyBackend(Matern52(), "matern52")}
-BUILT_IN = tuple(BACKENDS)
 
 
 def backend_of(name: str) -> KernelBackend:
@@ -23,15 +22,14 @@ def find(name: str) -> Kernel:
     """Return the kernel that `package.module:Name` names: an instance, or a class that takes no arguments."""
     module, _, attribute = name.partition(":")
     if not module or not attribute:
-        raise InputError(f"is {name!r}: choose among {', '.join(BUILT_IN)}, or name one as package.module:Name")
+        raise InputError(f"is {name!r}: choose among {', '.join(BACKENDS)}, or name one as package.module:Name")
     try:
         kernel = getattr(import_module(module), attribute)
         kernel = kernel() if isinstance(kernel, type) else kernel
     except Exception as error:  # the imported module may raise anything
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"is {name!r}: {type(error).__name__}: {reason}: install the module, or put its folder on PYTHONPATH"
-        ) from error
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        remedy = "install the module, or put its folder on PYTHONPATH"
+        raise InputError(f"is {name!r}: {reason}: {remedy}") from error
     if not isinstance(kernel, Kernel):
         raise InputError(f"is {name!r}: that is no mpigp.kernels.Kernel: derive it from Kernel or LatentKernel")
     return kernel

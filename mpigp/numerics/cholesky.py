@@ -14,8 +14,7 @@ class NotPositiveDefinite(Exception):
 
 
 class Whitening(NamedTuple):
-    """L Lᵀ = (K_mm + jitter I)[order][:, order] for the kernel of unit variance; L is (m, m), lower
-    triangular, row-major.
+    """L Lᵀ = (K_mm + jitter I)[order][:, order] for the kernel of unit variance, L (m, m) lower triangular, row-major.
 
     The order is that of complete pivoting: each point is the one with the largest variance given those before it. The
     late columns of L⁻¹, which are large (up to jitter^-½), then meet late entries of A = L⁻¹ K_mn, which are small, and
@@ -24,10 +23,6 @@ class Whitening(NamedTuple):
 
     L: Floats
     order: NDArray[np.intp]
-
-    def inverse(self) -> Floats:
-        """Return L⁻¹ (m, m), row-major."""
-        return native.triangle_inverse(self.L)
 
 
 def whiten(K: Floats, jitter: float) -> Whitening:

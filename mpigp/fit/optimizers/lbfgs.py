@@ -134,9 +134,8 @@ class Trial(NamedTuple):
     slope: float
 
 
-def search(
-    trial: Callable[[float], tuple[float, float]], value: float, slope: float, first: float
-) -> tuple[float, float] | None:
+def search(trial: Callable[[float], tuple[float, float]], value: float, slope: float,
+           first: float) -> tuple[float, float] | None:  # fmt: skip
     """Return a step and the value there, from `value` and `slope` < 0 at 0; None where there is none.
 
     It meets the strong Wolfe conditions (Nocedal and Wright, Numerical Optimization, algorithms 3.5, 3.6).
