@@ -23,7 +23,7 @@ from mpigp.data.hdf5 import read_rows, reading
 from mpigp.errors import InputError
 from mpigp.gp.posterior import Prediction
 from mpigp.mpi.communicator import raise_on_all_ranks
-from mpigp.mpi.scores import scores
+from mpigp.mpi.distributed_rows import scores
 from mpigp.types import Floats
 
 if TYPE_CHECKING:

@@ -75,7 +75,7 @@ def build_parser(called: Collection[str] = tuple(COMMANDS)) -> Parser:
         for leaf in command.leaves():
             leaf.add_argument("--json", action="store_true", help="make the last line of output one JSON object")
             leaf.add_argument("--config", metavar="FILE.toml", help="take options from this file; flags override it")
-            if module.PARALLEL:
+            if getattr(module, "PARALLEL", False):
                 leaf.add_argument("--threads", type=positive, default=default_threads(os.environ), metavar="T",
                                   help="threads of a rank (default: SLURM_CPUS_PER_TASK, or 1)")  # fmt: skip
     return parser
@@ -143,7 +143,8 @@ def execute(argv: list[str]) -> int:
         if arguments.ranks is not None:
             return start_ranks(argv, arguments)
         module = importlib.import_module(f"mpigp.commands.{arguments.command}")
-        if module.PARALLEL(arguments) if callable(module.PARALLEL) else module.PARALLEL:
+        parallel = getattr(module, "PARALLEL", False)
+        if parallel(arguments) if callable(parallel) else parallel:
             from mpigp.mpi.communicator import world
 
             comm = world()

@@ -6,8 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-from mpigp.scaling import running
-from mpigp.scaling.running import Figures, RunFailed
+from mpigp.scaling import study
+from mpigp.scaling.study import Figures, RunFailed
 
 __all__ = ["ROOT", "Figures", "RunFailed", "evaluate", "figures", "mpigp"]
 
@@ -28,4 +28,4 @@ def mpigp(*words: object, timeout: float, ranks: int | None = None) -> Figures:
 
 def figures(command: list[str], timeout: float) -> Figures:
     """Run a command and return the JSON object on the last line of its standard output."""
-    return running.figures(command, timeout, {**os.environ, **dict.fromkeys(THREADS, "1")}, ROOT)
+    return study.figures(command, timeout, {**os.environ, **dict.fromkeys(THREADS, "1")}, ROOT)

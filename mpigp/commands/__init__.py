@@ -2,8 +2,8 @@
 
 A command module is imported only if its command is called. It has
 
-    PARALLEL                  whether its ranks work together (True) or it is for a single process (False); or a
-                              function of its arguments that returns this
+    PARALLEL                  whether its ranks work together, or a function of its arguments that returns this; a
+                              command without it is for a single process
     add_arguments(parser)     adds its options to an argparse parser
     run(arguments, comm)      does the work and returns its figures, a dict that `--json` prints (rank 0's is printed);
                               `comm` is None in a single process

@@ -14,8 +14,6 @@ from mpigp.data.tables import FORMATS, open_table
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
 
-PARALLEL = False
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `mpigp convert`."""

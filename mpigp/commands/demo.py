@@ -16,8 +16,6 @@ from mpigp.files.model_file import open_model
 from mpigp.launch.fault_injection import FaultInjector
 from mpigp.launch.mpiexec import find_mpiexec, mpi_version, outlives
 
-PARALLEL = False
-
 VICTIM, MOMENT = 1, 100  # the rank to kill, and after which iteration
 LEARN = {"--model": "gplvm", "--latent": 5, "--inducing": 30, "--standardize": "center", "--max-iter": 500}
 
@@ -35,8 +33,8 @@ def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     if arguments.rows < LEARN["--inducing"]:
         raise InputError(f"--rows: is {arguments.rows}: give a number ≥ {LEARN['--inducing']}")
     survives = outlives(mpi_version(find_mpiexec()))
-    files = {"data": "oilflow.h5", "model": "model.h5", "metrics": "metrics.jsonl", "undisturbed": "undisturbed.h5"}
-    data, model, metrics, undisturbed, page = (str(folder / name) for name in [*files.values(), "report.html"])
+    names = ("oilflow.h5", "model.h5", "metrics.jsonl", "undisturbed.h5", "report.html")
+    data, model, metrics, undisturbed, page = (str(folder / name) for name in names)
     learn = ["fit", data, *(str(word) for option in LEARN.items() for word in option)]
 
     say("Oil-flow data: gamma rays through a pipe, and which of three ways the oil, gas and water flow in it.")

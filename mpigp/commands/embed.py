@@ -12,7 +12,7 @@ from mpigp.data.hdf5 import dataset, read_rows, reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable
 from mpigp.files.gather import write
-from mpigp.files.model_file import latent_section, open_model
+from mpigp.files.model_file import LATENT, open_model, section
 from mpigp.gp.embedding import Candidates, embed
 from mpigp.gp.posterior import Posterior
 from mpigp.mpi.communicator import raise_on_all_ranks
@@ -41,7 +41,7 @@ def apply(arguments: argparse.Namespace, comm: Comm, method: Callable, done: str
     n, posterior, candidates, Y = read(arguments, comm)
     result, seconds = timed(comm, method, posterior, candidates, Y, arguments.threads)
     rows = {name: DistributedRows(comm, n, values) for name, values in result._asdict().items()}
-    write(arguments.output, comm, latent_section(rows.pop("mu"), rows.pop("S")) | rows if "mu" in rows else rows)
+    write(arguments.output, comm, section(LATENT, (rows.pop("mu"), rows.pop("S"))) | rows if "mu" in rows else rows)
     if comm.rank == 0:
         print(f"{arguments.output}: {n} rows {done} in {seconds:.3g} s")
     return {"n": n, "seconds": seconds, "ranks": comm.size, "threads": arguments.threads}

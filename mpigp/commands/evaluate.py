@@ -18,7 +18,6 @@ from mpigp.files.gather import write
 from mpigp.files.model_file import ModelFile, open_model
 from mpigp.files.provenance import by_rank, cpu, versions
 from mpigp.gp.parameters import Globals
-from mpigp.gp.statistics import Model, model_of
 from mpigp.mpi import memory
 from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows
@@ -50,41 +49,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     """Evaluate, print the bound, and write the gradients where asked to."""
     with ExitStack() as files:
-        return evaluate(arguments, comm, files)
-
-
-def evaluate(arguments: argparse.Namespace, comm: Comm, files: ExitStack) -> dict[str, Any]:
-    """Do so with `files` that are to be closed at the end."""
-    with raise_on_all_ranks(comm):
-        if arguments.repeat < 0:
-            raise InputError(f"--repeat: is {arguments.repeat}: give a number of evaluations ≥ 0")
-        if arguments.jitter is not None and not arguments.jitter >= 0:
-            raise InputError(f"--jitter: is {arguments.jitter:g}: give a number ≥ 0")
-        if arguments.output is not None and comm.rank == 0:
-            check_writable(arguments.output, arguments.data, arguments.params)
-        params, data = files.enter_context(open_model(arguments.params)), files.enter_context(reading(arguments.data))
-        model, parameters = chosen_model(arguments, params), params.parameters()
-        jitter = params.jitter(DEFAULT_JITTER) if arguments.jitter is None else arguments.jitter
-        sets = find(data, arguments.y, arguments.x if model.name == "regression" else None)
-    n, (m, q), d = sets.n, parameters.Z.shape, sets.Y.shape[1]
-    numbers = d + (q if sets.X is not None else 4 * q)  # X, or mu, S and their gradients
-    share = sets.share(comm)
-    choice = memory.choose(comm, arguments.rows_in_memory, 8 * share.rows * numbers)
-    with raise_on_all_ranks(comm):
-        mu, S, Y = read(params, sets, share, q, choice.stream)
-    if not choice.stream:
-        files.close()
-    rows = Rows(comm, n, mu, S, Y)
-    evaluator = Evaluator(comm, model, rows, m, q, arguments.threads)
-
-    try:
-        evaluation, seconds, phases = timed(evaluator, parameters, jitter, arguments.repeat)
-    except EvaluationFailed as error:
-        raise InputError(f"{arguments.params}: {error}: move the inducing points apart, or change alpha") from error
-    if arguments.repeat:
-        del seconds[0], phases[0]
-    if arguments.output is not None:
-        write_gradients(arguments.output, comm, evaluation, rows)
+        with raise_on_all_ranks(comm):
+            if arguments.repeat < 0:
+                raise InputError(f"--repeat: is {arguments.repeat}: give a number of evaluations ≥ 0")
+            if arguments.jitter is not None and not arguments.jitter >= 0:
+                raise InputError(f"--jitter: is {arguments.jitter:g}: give a number ≥ 0")
+            if arguments.output is not None and comm.rank == 0:
+                check_writable(arguments.output, arguments.data, arguments.params)
+            params = files.enter_context(open_model(arguments.params))
+            data = files.enter_context(reading(arguments.data))
+            model, parameters = params.model(arguments.kernel), params.parameters()
+            jitter = params.jitter(DEFAULT_JITTER) if arguments.jitter is None else arguments.jitter
+            sets = find(data, arguments.y, arguments.x if model.name == "regression" else None)
+        n, (m, q), d = sets.n, parameters.Z.shape, sets.Y.shape[1]
+        numbers = d + (q if sets.X is not None else 4 * q)  # X, or mu, S and their gradients
+        share = sets.share(comm)
+        choice = memory.choose(comm, arguments.rows_in_memory, 8 * share.rows * numbers)
+        with raise_on_all_ranks(comm):
+            mu, S, Y = read(params, sets, share, q, choice.stream)
+        if not choice.stream:
+            files.close()
+        rows = Rows(comm, n, mu, S, Y)
+        evaluator = Evaluator(comm, model, rows, m, q, arguments.threads)
+        try:
+            evaluation, seconds, phases = timed(evaluator, parameters, jitter, arguments.repeat)
+        except EvaluationFailed as error:
+            raise InputError(f"{arguments.params}: {error}: move the inducing points apart, or change alpha") from error
+        if arguments.repeat:
+            del seconds[0], phases[0]
+        if arguments.output is not None:
+            write_gradients(arguments.output, comm, evaluation, rows)
     medians = {name: statistics.median(each[name] for each in phases) for name in PHASES}
     ranks = by_rank(comm, medians, share.rows)
     alone = comm.rank == 0 and arguments.repeat > 0
@@ -131,22 +125,12 @@ def algebra_seconds(evaluator: Evaluator, parameters: Globals, jitter: float, re
     return statistics.median(all_ - phases["bound"] for all_, phases in zip(seconds, by_phase, strict=True))
 
 
-def chosen_model(arguments: argparse.Namespace, params: ModelFile) -> Model:
-    """Return the parameter file's model, with another kernel where asked for one."""
-    if arguments.kernel is None:
-        return params.model()
-    try:
-        return model_of(params.kind, arguments.kernel)
-    except InputError as error:
-        raise InputError(f"--kernel: {error}") from error
-
-
 def read(
     params: ModelFile, sets: DataSets, share: Share, q: int, stream: bool
 ) -> tuple[Columns, Floats | None, Columns]:
     """Return these rows of mu, S and Y, in the model's units."""
-    if sets.X is not None and sets.q != q:
-        other = f"{sets.X.name} of {sets.X.file.filename} has {sets.q}"
+    if sets.X is not None and sets.X.shape[1] != q:
+        other = f"{sets.X.name} of {sets.X.file.filename} has {sets.X.shape[1]}"
         raise InputError(f"{params.name}: /Z: has {q} columns, and {other}: they must agree")
     params.sizes |= {"n": sets.n, "d": sets.Y.shape[1]}
     latent = params.latent(*share) if sets.X is None else None

@@ -7,8 +7,6 @@ from typing import Any
 
 from mpigp.files.inspect import describe
 
-PARALLEL = False
-
 LONGEST = 100  # characters of an attribute or a list that are worth printing
 
 

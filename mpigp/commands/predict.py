@@ -15,8 +15,7 @@ from mpigp.files.gather import write
 from mpigp.files.model_file import open_model
 from mpigp.gp.posterior import JOINT_ROWS, Posterior
 from mpigp.mpi.communicator import raise_on_all_ranks
-from mpigp.mpi.distributed_rows import DistributedRows
-from mpigp.mpi.scores import scores
+from mpigp.mpi.distributed_rows import DistributedRows, scores
 from mpigp.types import Comm, Floats
 
 PARALLEL = True

@@ -10,13 +10,11 @@ from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
 from mpigp.files.model_file import ModelFile, open_model
-from mpigp.report.comparison import Labels, Predictions, predictions, read_labels
+from mpigp.report.comparison import predictions, read_labels
 from mpigp.report.figures import Figures
-from mpigp.report.fitted import Fitted, read_fitted, read_metrics
+from mpigp.report.fitted import read_fitted, read_metrics
 from mpigp.report.page import render
 from mpigp.report.panels import Report, describe
-
-PARALLEL = False
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,10 +37,9 @@ def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
             raise InputError(f"--{option}: names a dataset of --data, which is missing: give both")
     check_outputs(arguments, *filter(None, (arguments.model, arguments.data, arguments.metrics)))
     with open_model(arguments.model) as file:
-        fitted = read_fitted(file)
-        metrics = read_metrics(arguments.metrics, file) if arguments.metrics else None
-        labels, predicted = compare(arguments, file, fitted) if arguments.data else (None, None)
-    report = Report(fitted, labels, predicted, metrics)
+        report = Report(read_fitted(file), metrics=read_metrics(arguments.metrics, file) if arguments.metrics else None)
+        if arguments.data:
+            report = compared(report, arguments, file)
     drawn = describe(report)
     return figures(report) | {"written": write(arguments, render(report, drawn), drawn)}
 
@@ -75,12 +72,10 @@ def write(arguments: argparse.Namespace, page: str, drawn: Figures) -> list[str]
     return written
 
 
-def compare(
-    arguments: argparse.Namespace, model: ModelFile, fitted: Fitted
-) -> tuple[Labels | None, Predictions | None]:
-    """Return the labels of a GPLVM's rows, or the predictions of a regression, for the data that are given."""
+def compared(report: Report, arguments: argparse.Namespace, model: ModelFile) -> Report:
+    """Return the report with a GPLVM's labels, or the predictions of a regression, for the data that are given."""
+    fitted, regression = report.fitted, report.fitted.model == "regression"
     with reading(arguments.data) as file:
-        regression = fitted.model == "regression"
         if regression and arguments.labels:
             raise InputError("--labels: colors the latent space of a GPLVM, and this is a regression: leave it out")
         if not regression and arguments.x:
@@ -91,12 +86,12 @@ def compare(
                 differ = f"has {item.shape[1]} columns, the model {width}"
                 raise InputError(f"{arguments.data}: {item.name}: {differ}: give data like those it was learned from")
         if regression:
-            return None, predictions(model.posterior(), data)
+            return report._replace(predictions=predictions(model.posterior(), data))
         assert fitted.latent is not None
         if data.n != fitted.n:
             differ = f"has {data.n} rows, the model {fitted.n}"
             raise InputError(f"{arguments.data}: {data.Y.name}: {differ}: give the data it was learned from")
-        return read_labels(file, arguments.labels, fitted.latent.rows, fitted.n), None
+        return report._replace(labels=read_labels(file, arguments.labels, fitted.latent.rows, fitted.n))
 
 
 def figures(report: Report) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import shlex
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,7 @@ from mpigp.mpi.processes import SIZE_VARIABLES, say
 from mpigp.scaling import study
 from mpigp.scaling.costs import forecast
 from mpigp.scaling.interconnects import NETWORKS, Interconnect, checked, find_interconnect, probe
-from mpigp.scaling.page import render
-from mpigp.scaling.panels import describe
-from mpigp.scaling.running import RunFailed
+from mpigp.scaling.page import describe, render
 from mpigp.scaling.summary import markdown, summary
 from mpigp.types import Comm
 
@@ -125,13 +122,9 @@ def run_report(arguments: argparse.Namespace) -> dict[str, Any]:
         print(f"\nErrors of the model in leave-one-out cross-validation: {each}")
     print(f"\nOn {network.name}: {predicted.conclusion}")
     written = write(arguments, render(measured, lines, predicted, drawn), drawn)
-    forecasts = predicted._asdict() | {"interconnect": network._asdict(), "here": asdict(predicted.here)}
-    return {
-        "kind": measured.kind,
-        "measured": [line._asdict() for line in lines],
-        "forecast": forecasts,
-        "written": written,
-    }
+    forecasts = predicted._asdict() | {"interconnect": network._asdict(), "here": predicted.here._asdict()}
+    figures = {"kind": measured.kind, "measured": [line._asdict() for line in lines]}
+    return figures | {"forecast": forecasts, "written": written}
 
 
 def network_of(arguments: argparse.Namespace) -> Interconnect:
@@ -172,7 +165,7 @@ def run_study(arguments: argparse.Namespace) -> dict[str, Any]:
     try:
         for ranks, figures in study.run(options):
             print(f"{ranks} ranks: {figures['seconds']:.4g} s per evaluation", flush=True)
-    except RunFailed as failure:
+    except study.RunFailed as failure:
         say(f"scaling: {failure}")
         return {"exit_code": 1}
     points = study.read_study(options.folder).points

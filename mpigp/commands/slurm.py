@@ -14,8 +14,6 @@ from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
 from mpigp.launch import slurm as batch
 
-PARALLEL = False
-
 # Options of sbatch that most jobs have, with what they mean here.
 COMMON = {
     "nodes": ("N", "nodes"), "ntasks-per-node": ("N", "ranks of a node"), "cpus-per-task": ("N", "threads of a rank"),
@@ -46,17 +44,16 @@ def in_array(kind: Any) -> Callable[[str], Any]:
 
 def add_job_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that are the job's, not the fit's."""
-    job = parser.add_argument_group("the job")
+    add = parser.add_argument_group("the job").add_argument
     for name, (value, words) in COMMON.items():
-        job.add_argument(f"--{name}", metavar=value, help=words)
-    job.add_argument("--sbatch", action="append", default=[], metavar="NAME=VALUE",
-                     help="any other option of sbatch, like mem=4G; may be given several times")  # fmt: skip
-    job.add_argument("--script", choices=batch.SCRIPTS,
-                     help="which of the scripts (default: fit, with several threads fit-hybrid)")  # fmt: skip
-    job.add_argument("--setup", metavar="COMMANDS",
-                     help="what finds mpigp and its MPI, like 'module load mpigp' (default: this one)")  # fmt: skip
-    job.add_argument("--write", metavar="FILE", help="the script (default: named as MODEL, with the ending .sbatch)")
-    job.add_argument("--submit", action="store_true", help="submit it, and print the job's number")
+        add(f"--{name}", metavar=value, help=words)
+    add("--sbatch", action="append", default=[], metavar="NAME=VALUE",
+        help="any other option of sbatch, like mem=4G; may be given several times")  # fmt: skip
+    add("--script", choices=batch.SCRIPTS, help="which of the scripts (default: fit, with several threads fit-hybrid)")
+    add("--setup", metavar="COMMANDS",
+        help="what finds mpigp and its MPI, like 'module load mpigp' (default: this one)")  # fmt: skip
+    add("--write", metavar="FILE", help="the script (default: named as MODEL, with the ending .sbatch)")
+    add("--submit", action="store_true", help="submit it, and print the job's number")
 
 
 def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:

@@ -2,20 +2,16 @@
 
 import argparse
 import math
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpigp.data import synth
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable
 from mpigp.files.blocks import write_blocks
-
-PARALLEL = False
 
 KINDS = {  # with their own options, which are attributes of the file too
     "oilflow": ("gamma rays through a pipe with three-phase oil flow", ("photons",)),
@@ -47,7 +43,6 @@ def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     check(arguments)
     rows, seed = arguments.rows, arguments.seed
     options = {name: getattr(arguments, name) for name in KINDS[arguments.kind][1]}
-    make: Callable[[int], dict[str, NDArray]]
     attributes: dict[str, dict[str, Any]]  # by dataset; "/" is the file itself
     if arguments.kind == "oilflow":
         make = partial(synth.oilflow_block, seed, photons=arguments.photons)

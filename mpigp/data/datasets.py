@@ -112,10 +112,6 @@ class DataSets(NamedTuple):
         return self.Y.shape[0]
 
     @property
-    def q(self) -> int | None:
-        return None if self.X is None else self.X.shape[1]
-
-    @property
     def d(self) -> int:
         return self.Y.shape[1]
 

@@ -19,11 +19,9 @@ def describe(path: Path, summary: bool = True) -> dict[str, Any]:
         file.visititems(lambda _, item: items.append(item) if isinstance(item, h5py.Dataset) else None)
         kind = kind_of(file)
         result: dict[str, Any] = {"file": str(path), "kind": kind, "rows": row_count(file)}
-        if kind == "model":
-            result["parameters"] = model_file.summary(file)
-        result["attributes"] = plain_attributes(file)
-        result["datasets"] = {item.name: dataset_of(item, summary) for item in items}
-        return result
+        result |= {"parameters": model_file.summary(file)} if kind == "model" else {}
+        datasets = {item.name: dataset_of(item, summary) for item in items}
+        return result | {"attributes": plain_attributes(file), "datasets": datasets}
 
 
 def plain_attributes(item: h5py.HLObject) -> dict[str, Any]:

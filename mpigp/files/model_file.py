@@ -22,9 +22,8 @@ from mpigp.files.gather import Attributes
 from mpigp.files.provenance import Timing
 from mpigp.gp.bound import Bound, Group, group_of_outputs
 from mpigp.gp.embedding import Candidates, candidates
-from mpigp.gp.parameters import Globals
+from mpigp.gp.parameters import Globals, Standardization
 from mpigp.gp.posterior import Posterior
-from mpigp.gp.standardization import Standardization
 from mpigp.gp.statistics import MODELS, Model, model_of
 from mpigp.kernels.registry import DEFAULT
 from mpigp.mpi.distributed_rows import DistributedRows
@@ -58,6 +57,7 @@ class ModelFile:
 
     def __init__(self, file: h5py.File, **sizes: int) -> None:
         self.file, self.name = file, file.filename
+        self.checkpoint = f"{self.name}: /checkpoint"  # its place, as messages name it
         self.sizes = {"p": len(PHASES)} | sizes
         version = file.attrs.get("version", VERSION)
         if np.ndim(version) or not isinstance(version, (int, np.integer)) or version > VERSION:
@@ -72,13 +72,14 @@ class ModelFile:
             raise InputError(f"{self.name}: attribute model: is {name!r}: set it to one of {', '.join(MODELS)}")
         return name
 
-    def model(self) -> Model:
-        """Return the model with its kernel."""
+    def model(self, kernel: str | None = None) -> Model:
+        """Return the model with its kernel, or with another one that is given."""
         kind = self.kind
         try:
-            return model_of(kind, str(self.attribute("kernel", DEFAULT)))
+            return model_of(kind, str(self.attribute("kernel", DEFAULT)) if kernel is None else kernel)
         except InputError as error:
-            raise InputError(f"{self.name}: attribute kernel: {error}") from error
+            where = f"{self.name}: attribute kernel" if kernel is None else "`kernel`"
+            raise InputError(f"{where}: {error}") from error
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """Return an attribute of the file as a plain value, or the default."""
@@ -169,11 +170,6 @@ class ModelFile:
                 raise InputError(f"{self.name}: attribute {key}: is not a JSON object: {FITTED}") from error
         return texts
 
-    @property
-    def checkpoint(self) -> str:
-        """The place of the checkpoint, as messages name it."""
-        return f"{self.name}: /checkpoint"
-
     def identity(self) -> dict[str, Any] | None:
         """Return what the checkpoint was made with; None in a file without a checkpoint."""
         if "checkpoint/options" not in self.file:
@@ -262,6 +258,11 @@ def attributes(model: Model, others: Mapping[str, Any]) -> Attributes:
     return {"/": own, "timing/phases": {"names": PHASES}}
 
 
+def section(names: Iterable[str], values: Iterable[Any]) -> dict[str, Any]:
+    """Return values by the paths of a section: of PARAMETERS in the order of Globals, of LATENT mu and S (n, q)."""
+    return dict(zip(names, values, strict=True))
+
+
 def fitted_sections(
     parameters: Globals,
     standardized: Mapping[str, Standardization],
@@ -277,25 +278,15 @@ def fitted_sections(
     whitening, bound, groups = posterior
     grouped = len(groups) > 1
     L_B = bound.L_B if grouped else bound.L_B[0]
-    sections = _named(PARAMETERS, parameters) | _named(TIMING, timing)
-    sections |= _named(POSTERIOR, (whitening.order, whitening.L, L_B, np.ascontiguousarray(bound.g)))
+    sections = section(PARAMETERS, parameters) | section(TIMING, timing)
+    sections |= section(POSTERIOR, (whitening.order, whitening.L, L_B, np.ascontiguousarray(bound.g)))
     if grouped:
         sections["posterior/group"] = group_of_outputs(groups)
     for column, units in standardized.items():
-        sections |= _named(STANDARDIZE[column], units)
+        sections |= section(STANDARDIZE[column], units)
     for name, each in trace.items():
         sections[f"trace/{name}"] = np.array(each, int if name == "evaluations" else float)
     return sections
-
-
-def parameters_section(parameters: Globals) -> dict[str, Any]:
-    """Return the section of the global parameters."""
-    return _named(PARAMETERS, parameters)
-
-
-def latent_section(mu: Any, S: Any) -> dict[str, Any]:
-    """Return the section of the latent points: whole mu and S (n, q), or DistributedRows."""
-    return _named(LATENT, (mu, S))
 
 
 def checkpoint_section(
@@ -305,12 +296,12 @@ def checkpoint_section(
     distributed: Callable[[Floats], DistributedRows],
 ) -> dict[str, Any]:
     """Return the section that a fit continues from; the vectors' segments are made rows by `distributed`."""
-    section: dict[str, Any] = {"checkpoint/options": json.dumps(identity, sort_keys=True)}
-    section |= {f"checkpoint/numbers/{name}": value for name, value in numbers.items()}
+    datasets: dict[str, Any] = {"checkpoint/options": json.dumps(identity, sort_keys=True)}
+    datasets |= {f"checkpoint/numbers/{name}": value for name, value in numbers.items()}
     for name, block in vectors.items():
-        section[f"{VECTORS}/{name}/shared"] = block.shared
-        section |= {path: distributed(segment) for path, segment in _segments(name, block)}
-    return section
+        datasets[f"{VECTORS}/{name}/shared"] = block.shared
+        datasets |= {path: distributed(segment) for path, segment in _segments(name, block)}
+    return datasets
 
 
 def _segments(vectors: str, block: MultiVector) -> Iterator[tuple[str, Floats]]:
@@ -318,8 +309,3 @@ def _segments(vectors: str, block: MultiVector) -> Iterator[tuple[str, Floats]]:
     for index, vector in enumerate(block.local):
         for place, segment in enumerate(vector):
             yield f"{VECTORS}/{vectors}/local/{index}/{place}", segment
-
-
-def _named(names: Iterable[str], values: Iterable[Any]) -> dict[str, Any]:
-    """Return values by the paths of a section."""
-    return dict(zip(names, values, strict=True))

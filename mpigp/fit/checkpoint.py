@@ -29,7 +29,8 @@ def save(path: str, comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) 
     fit = prepared.fit
     rows, q, vectors = fit.objective.evaluator.rows, fit.objective.q, fit.optimizer.vectors()
     if rows.S is not None:
-        datasets |= model_file.latent_section(*(DistributedRows(comm, rows.n, each) for each in (rows.mu, rows.S)))
+        latent = (DistributedRows(comm, rows.n, each) for each in (rows.mu, rows.S))
+        datasets |= model_file.section(model_file.LATENT, latent)
     datasets |= model_file.checkpoint_section(
         prepared.identity, fit.numbers(), vectors, lambda segment: DistributedRows(comm, rows.n, segment.reshape(-1, q))
     )
@@ -114,5 +115,5 @@ class FittedModel:
             temporary.write_bytes(self.image)
             with h5py.File(temporary, "r+") as file:
                 file.attrs.update(attributes)
-                for name, values in model_file.latent_section(**self.latent).items() if self.latent else ():
+                for name, values in zip(model_file.LATENT if self.latent else (), self.latent.values(), strict=True):
                     file[name] = values

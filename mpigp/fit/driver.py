@@ -27,10 +27,10 @@ from mpigp.fit.progress import Metrics, Progress
 from mpigp.fit.setup import PreparedFit, prepare
 from mpigp.fit.stopping import Schedule, StopRequests
 from mpigp.mpi import memory
-from mpigp.mpi.communicator import peak_memory, raise_on_all_ranks
+from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.heartbeat import Heartbeat
-from mpigp.mpi.processes import can_survive, say
+from mpigp.mpi.processes import can_survive, own_peak_memory, say
 from mpigp.mpi.rows import EmptyColumn
 from mpigp.mpi.ulfm import confirm, is_failure, survivors
 from mpigp.types import Comm
@@ -124,7 +124,7 @@ class Driver:
         self._iterate(prepared)
         self._save(prepared, at_end=True)
         finish(self.comm, prepared)
-        self.peak_memory, self.streamed = peak_memory(self.comm), choice.stream
+        self.peak_memory, self.streamed = max(self.comm.allgather(own_peak_memory())), choice.stream
         confirm(self.comm)  # so that all ranks end here, or none
         return prepared
 
@@ -145,7 +145,7 @@ class Driver:
             if options.missing and asked == "stream":
                 raise InputError("rows_in_memory: stream is not for rows with missing entries: choose all or auto")
             sets = files.enter_context(self.source(self.comm))
-        own, q = sets.share(self.comm), options.latent if sets.q is None else sets.q
+        own, q = sets.share(self.comm), options.latent if sets.X is None else sets.X.shape[1]
         assert q is not None
         numbers = row_numbers(options, q, sets.d, self._keeps_copies)
         choice = memory.choose(self.comm, "all" if options.missing else asked, 8 * own.rows * numbers)

@@ -13,8 +13,7 @@ from mpigp.fit.options import Mode, Options
 from mpigp.fit.start import inducing
 from mpigp.fit.start.pca import pca, random_latent
 from mpigp.fit.start.standardize import standardization
-from mpigp.gp.parameters import Globals
-from mpigp.gp.standardization import Standardization
+from mpigp.gp.parameters import Globals, Standardization
 from mpigp.gp.statistics import model_of
 from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows, fingerprint

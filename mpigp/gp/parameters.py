@@ -1,11 +1,13 @@
-"""The global parameters, which rank 0 holds and broadcasts."""
+"""The global parameters, which rank 0 holds and broadcasts, and the units that they are in."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from mpigp.types import Floats
+
+Columns = TypeVar("Columns")
 
 
 def effective_dimensions(alpha: Floats) -> float:
@@ -34,3 +36,17 @@ class Globals(NamedTuple):
         """Return the parameters of a packed vector."""
         variance, beta = vector[-2:].tolist()
         return cls(vector[: m * q].reshape(m, q), variance, vector[m * q : -2], beta)
+
+
+class Standardization(NamedTuple):
+    """Takes columns from the data's units to the model's: (value − mean) / scale, both (columns,)."""
+
+    mean: Floats
+    scale: Floats
+
+    def apply(self, values: Columns) -> Columns:
+        """Standardize rows (., columns), an array or a stream, in place."""
+        rows: Any = values
+        rows -= self.mean
+        rows /= self.scale
+        return values

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from mpigp import native
 from mpigp.chunks import chunk_count, chunk_rows
 from mpigp.errors import InputError
-from mpigp.gp.standardization import Standardization
+from mpigp.gp.parameters import Standardization
 from mpigp.kernels.backend import KernelBackend
 from mpigp.kernels.registry import DEFAULT, backend_of
 from mpigp.numerics.threads import Workers

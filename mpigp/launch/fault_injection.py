@@ -10,7 +10,6 @@ import threading
 import time
 import uuid
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +49,7 @@ class FaultInjector:
                 continue
             iteration = record["iteration"]
             if self.victim is not None and self.killed_at is None and iteration >= self.moment:
-                for process in self._victims():
-                    with suppress(ProcessLookupError):  # it ended a moment ago
-                        os.kill(process, signal.SIGKILL)
-                        self.killed_at = iteration
+                self._kill(iteration)
             if time.monotonic() - shown >= EVERY_SECONDS:
                 shown = time.monotonic()
                 print(f"iteration {iteration}  bound {record['bound']:.1f} nats", file=sys.stderr, flush=True)
@@ -65,8 +61,11 @@ class FaultInjector:
             return json.loads(lines[-1]) if lines else None
         return None
 
-    def _victims(self) -> list[int]:
-        """Return the first process of the victim's rank that has this fit's tag; nothing if there is none."""
-        tagged = (process for process, environment in environments()
-                  if environment.get(TAG) == self._tag and launched_rank(environment) == self.victim)  # fmt: skip
-        return list(islice(tagged, 1))
+    def _kill(self, iteration: int) -> None:
+        """Kill the first process of the victim's rank that has this fit's tag, if there is one."""
+        for process, environment in environments():
+            if environment.get(TAG) == self._tag and launched_rank(environment) == self.victim:
+                with suppress(ProcessLookupError):  # it ended a moment ago
+                    os.kill(process, signal.SIGKILL)
+                    self.killed_at = iteration
+                return

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info
 
 from mpigp import native
 from mpigp.errors import InputError
-from mpigp.mpi.processes import SIZE_VARIABLES, described, own_peak_memory, say
+from mpigp.mpi.processes import SIZE_VARIABLES, described, say
 from mpigp.types import Comm, Floats
 
 NOTICE = 1.0  # seconds, after which a death is known to everyone
@@ -80,11 +80,9 @@ def check_alike(comm: Comm) -> None:
     """Refuse ranks on different kinds of CPU: each makes matrices of size m for itself, and decides by their bits."""
     if comm.size == 1:
         return
-    architectures = {
-        library.get("architecture", "any") for library in threadpool_info() if library["user_api"] == "blas"
-    }
-    each = comm.allgather((native.instruction_set, "/".join(sorted(architectures))))
-    kinds = sorted(set(each), key=lambda kind: (list(LEAST_CORES).index(kind[0]), kind[1]))
+    architectures = {each.get("architecture", "any") for each in threadpool_info() if each["user_api"] == "blas"}
+    pairs = comm.allgather((native.instruction_set, "/".join(sorted(architectures))))
+    kinds = sorted(set(pairs), key=lambda kind: (list(LEAST_CORES).index(kind[0]), kind[1]))
     if len(kinds) > 1:
         named, least = " and ".join(f"{ours} with BLAS for {blas}" for ours, blas in kinds), kinds[0][0]
         raise InputError(
@@ -119,8 +117,3 @@ def sum_over_ranks(comm: Comm, array: NDArray) -> None:
     from mpi4py import MPI
 
     comm.Allreduce(MPI.IN_PLACE, array, op=MPI.SUM)
-
-
-def peak_memory(comm: Comm) -> int:
-    """Return the largest peak of resident memory of any rank, in bytes."""
-    return max(comm.allgather(own_peak_memory()))

@@ -1,4 +1,4 @@
-"""Rows of an array that are spread over ranks: totals, extremes and fingerprints with the same bits on any number."""
+"""Rows that are spread over ranks: totals, extremes, fingerprints and scores with the same bits on any number."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from mpigp.chunks import Share, chunk_rows, share
 from mpigp.data.datasets import Columns, blocks
+from mpigp.gp.posterior import Prediction
 from mpigp.mpi.communicator import sum_over_ranks
-from mpigp.numerics.reproducible_sum import from_accumulators, scale_for, to_accumulators
+from mpigp.numerics import reproducible_sum
 from mpigp.types import Comm, Floats, Integers
 
 BLOCK = 2**14  # rows whose fingerprint is taken at a time
@@ -44,13 +45,13 @@ class DistributedRows:
         of_chunk : from the rows (k, columns) of one chunk to their sums, of the shape of `bound`
         bound : what the absolute totals cannot exceed, whatever their signs; the same on all ranks
         """
-        chunk, scale = chunk_rows(self.n), scale_for(bound).ravel()
+        chunk, scale = chunk_rows(self.n), reproducible_sum.scale_for(bound).ravel()
         words = np.zeros(2 * len(scale), np.int64)
         for _, (block,) in blocks(self.local):
             for first in range(0, len(block), chunk):
-                words += to_accumulators(of_chunk(block[first : first + chunk]).ravel(), scale)
+                words += reproducible_sum.to_accumulators(of_chunk(block[first : first + chunk]).ravel(), scale)
         sum_over_ranks(self.comm, words)
-        return from_accumulators(words, scale).reshape(bound.shape)
+        return reproducible_sum.from_accumulators(words, scale).reshape(bound.shape)
 
     def extremes(self) -> tuple[Floats, Floats]:
         """Return the smallest and the largest value of each column, NaN left out."""
@@ -92,6 +93,17 @@ def fingerprint(*arrays: DistributedRows | None) -> str:
                 total += _mix(block.view(np.uint64).ravel() ^ _mix(places)).sum(dtype=np.uint64)
     sum_over_ranks(comm, total)
     return f"{int(total[0]):016x}"
+
+
+def scores(comm: Comm, n: int, prediction: Prediction, Y: Floats) -> dict[str, float]:
+    """Return the root mean square error and the mean log density of a row, in nats, over the n rows of all ranks."""
+    square = (Y - prediction.mean) ** 2
+    variance = prediction.y_variance if prediction.y_variance.ndim > 1 else prediction.y_variance[:, None]
+    density = -0.5 * (np.log(2 * np.pi * variance) + square / variance)
+    sums = reproducible_sum.to_superaccumulators(np.stack([square.sum(axis=1), density.sum(axis=1)], axis=1))
+    sum_over_ranks(comm, sums)
+    squares, densities = reproducible_sum.from_superaccumulators(sums)
+    return {"rmse": float(np.sqrt(squares / (n * Y.shape[1]))), "log_density": float(densities / n)}
 
 
 def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -88,8 +88,12 @@ class Rows:
         self._whole = None if isinstance(Y, Stream) else next(self._blocks())
         outputs = DistributedRows(comm, n, Y)
         self.lowest, self.highest = outputs.with_local(mu).extremes()
-        self.absolute_Y, YY = _totals(outputs)
-        self.groups = [Group(np.arange(Y.shape[1]), n, YY)] if patterns is None else patterns.groups(outputs)
+        low, high = outputs.extremes()
+        largest = np.maximum(-low, high)
+        limits = n * np.append(largest, float(np.vdot(largest, largest)))
+        *absolute, YY = outputs.sum(lambda y: np.append(np.abs(y).sum(axis=0), (y * y).sum(axis=0).sum()), limits)
+        self.absolute_Y = np.array(absolute)
+        self.groups = [Group(np.arange(Y.shape[1]), n, float(YY))] if patterns is None else patterns.groups(outputs)
 
     def blocks(self) -> Iterator[Block]:
         """Return the rows in blocks: one, unless they are streamed."""
@@ -102,15 +106,3 @@ class Rows:
             rows = native.Rows(mu, S, Y, self.chunk, self.all_chunks, self._observed)
             gradients = {name: values[here] for name, values in self.gradients.items()}
             yield Block(rows, -(-len(Y) // self.chunk), gradients)
-
-
-def _totals(Y: DistributedRows) -> tuple[Floats, float]:
-    """Return Σ|Y_i| (d,) and ΣY_iY_iᵀ over the rows of all ranks, the same bits on any number of them."""
-
-    def sums(Y: Floats) -> Floats:
-        return np.append(np.abs(Y).sum(axis=0), (Y * Y).sum(axis=0).sum())
-
-    low, high = Y.extremes()
-    largest = np.maximum(-low, high)
-    *absolute, YY = Y.sum(sums, Y.n * np.append(largest, float(np.vdot(largest, largest))))
-    return np.array(absolute), float(YY)

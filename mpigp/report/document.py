@@ -71,9 +71,8 @@ def table(rows: Iterable[tuple[str, ...]], head: tuple[str, ...] = ()) -> str:
     kind = ' class="number"' if head else ""
     top = "".join(f"<th{kind if place else ''}>{escape(name)}</th>" for place, name in enumerate(head))
     top = f"<thead><tr>{top}</tr></thead>" if head else ""
-    body = ""
-    for name, *cells in rows:
-        body += f"<tr><th>{escape(name)}</th>{''.join(f'<td{kind}>{escape(cell)}</td>' for cell in cells)}</tr>"
+    lines = ((name, "".join(f"<td{kind}>{escape(cell)}</td>" for cell in cells)) for name, *cells in rows)
+    body = "".join(f"<tr><th>{escape(name)}</th>{cells}</tr>" for name, cells in lines)
     return f'<div class="table"><table>{top}<tbody>{body}</tbody></table></div>'
 
 

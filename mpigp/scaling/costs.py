@@ -16,7 +16,6 @@ turns on each, and k is 1 elsewhere. A forecast is for more ranks than were meas
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from statistics import median
 from typing import NamedTuple
 
@@ -88,8 +87,7 @@ def busiest_rows(n: int, ranks: int, threads: int) -> int:
     return int(np.minimum(held, -(-np.diff(edges) // threads) * rows).max())
 
 
-@dataclass(frozen=True)
-class Costs:
+class Costs(NamedTuple):
     """per_row : b, algebra : a, master : M, latency : L and per_byte : 1/B, all in seconds."""
 
     per_row: float
@@ -139,11 +137,8 @@ def cross_validate(points: Sequence[Point]) -> dict[int, float]:
     """Return, by ranks, the relative error of the seconds predicted from all other points; none from too few."""
     if len(points) < MIN_POINTS:
         return {}
-    errors = {}
-    for point in points:
-        others = fit([each for each in points if each is not point])
-        errors[point.ranks] = others.seconds(layout_of(point)) / point.seconds - 1
-    return errors
+    fits = [(point, fit([each for each in points if each is not point])) for point in points]
+    return {point.ranks: costs.seconds(layout_of(point)) / point.seconds - 1 for point, costs in fits}
 
 
 class Forecast(NamedTuple):
@@ -175,7 +170,7 @@ class Forecast(NamedTuple):
 def forecast(study: Study, interconnect: Interconnect) -> Forecast:
     """Return the forecast of a study on an interconnect."""
     here = fit(study.points)
-    costs = replace(here, latency=interconnect.latency, per_byte=1 / interconnect.bandwidth)
+    costs = here._replace(latency=interconnect.latency, per_byte=1 / interconnect.bandwidth)
     first = layout_of(study.points[0])
 
     def on(ranks: int) -> Layout:

@@ -4,11 +4,14 @@ A file `KIND-RANKS.json` of a study's folder holds the figures of `mpigp evaluat
 """
 
 import json
+import os
 import shlex
+import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -23,20 +26,19 @@ from mpigp.data.hdf5 import read_rows, reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import replacing
 from mpigp.files.blocks import write_blocks
-from mpigp.files.model_file import LATENT, parameters_section
+from mpigp.files.model_file import LATENT, PARAMETERS, section
 from mpigp.gp.parameters import Globals
 from mpigp.launch import slurm
-from mpigp.scaling.running import Figures, RunFailed, figures
 
 FORMAT = "mpigp-scaling"
 KINDS = ("strong", "weak")
 REQUIRED = {"seconds", "all_seconds", "ranks", "threads", "model", "n", "m", "q", "d", "messages", "bytes", "by_rank",
             "algebra", "cpu", "instruction_set", "versions"}  # fmt: skip
 NOISE, JITTER = 0.1, 1e-6
+Figures = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """One evaluation of a `model` with n rows, m inducing points, q inputs or latent dimensions, and d outputs."""
 
     model: str
@@ -77,17 +79,21 @@ class Options(NamedTuple):
 
     def of(self, ranks: int) -> Problem:
         """The problem on so many ranks."""
-        return self.problem if self.kind == "strong" else replace(self.problem, n=self.problem.n * ranks)
+        return self.problem if self.kind == "strong" else self.problem._replace(n=self.problem.n * ranks)
 
     def path(self, ranks: int) -> Path:
         """The file of the runs on so many ranks."""
         return self.folder / f"{self.kind}-{ranks:05d}.json"
 
 
+class RunFailed(Exception):
+    """The process failed, took too long, or printed no figures; the message says which."""
+
+
 def check_alone(options: Options) -> None:
     """Refuse a folder with files of another study, which no run of this one would replace."""
     mine = {options.path(ranks) for ranks in options.ranks}
-    one_rank = asdict(options.problem) | {"ranks": 1, "threads": options.threads}
+    one_rank = options.problem._asdict() | {"ranks": 1, "threads": options.threads}
     for path, record in read_records(options.folder).items():
         if path not in mine and setting(record) != setting({"kind": options.kind, "runs": [one_rank]}):
             raise InputError(f"{path}: is of another study: remove it, or choose another folder")
@@ -114,6 +120,43 @@ def run(options: Options) -> Iterator[tuple[int, Figures]]:
                 with replacing(options.path(ranks)) as temporary:
                     temporary.write_text(json.dumps(record | {"runs": runs[ranks]}) + "\n", "utf-8")
                 yield ranks, run
+
+
+def figures(command: list[str], timeout: float, env: dict[str, str] | None = None, cwd: Path | None = None) -> Figures:
+    """Run a command and return the JSON object on the last line of its standard output."""
+    try:
+        process = subprocess.Popen(
+            command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            errors="replace", start_new_session=True,  # so that its own children end with it
+        )  # fmt: skip
+    except OSError as error:
+        raise RunFailed(f"could not be started: {error}") from None
+    try:
+        output, errors = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        raise RunFailed(f"no result within {timeout:g} s") from None
+    finally:
+        _end(process)
+    if process.returncode != 0:
+        raise RunFailed(f"exit code {process.returncode}: {_last_line(errors)}")
+    try:
+        return json.loads(_last_line(output))
+    except json.JSONDecodeError:
+        raise RunFailed(f"no JSON on the last line of its output: {_last_line(output)}") from None
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a process that still runs, with its group: politely, so that mpiexec ends its ranks, then not."""
+    for sent in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        os.killpg(process.pid, sent)
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=10)
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "(nothing)")
 
 
 def write_files(options: Options, folder: Path) -> dict[Problem, tuple[Path, Path]]:
@@ -145,7 +188,7 @@ def write_parameters(path: Path, data: Path, problem: Problem, names: tuple[str,
         spread = Z.var(axis=0)
         file.attrs.update(model=problem.model, jitter=JITTER)
         alpha = 1.0 / (problem.q * np.where(spread > 0, spread, 1.0))
-        for name, value in parameters_section(Globals(Z, 1.0, alpha, NOISE**-2)).items():
+        for name, value in section(PARAMETERS, Globals(Z, 1.0, alpha, NOISE**-2)).items():
             file[name] = value
         if latent:
             mu, S = (file.create_dataset(name, (problem.n, problem.q), float) for name in LATENT)

@@ -12,7 +12,7 @@ import pytest
 
 from mpigp.errors import InputError
 from mpigp.files.model_file import VERSION, ModelFile, open_model
-from mpigp.gp.standardization import Standardization
+from mpigp.gp.parameters import Standardization
 from mpigp.mpi.timers import PHASES
 from tests.support.modelfiles import write_model
 from tests.support.problems import LATENT, REGRESSION, Problem, make

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from mpigp.cli import execute
-from mpigp.gp.standardization import Standardization
+from mpigp.gp.parameters import Standardization
 from mpigp.gp.statistics import Model
 from tests.support import reference
 from tests.support.modelfiles import write_model

@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 import stat
-from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +72,7 @@ def test_threads_share_whole_chunks() -> None:
 def test_a_fit_finds_the_costs(tmp_path: Path) -> None:
     """From exact seconds, on a machine whose cores are shared beyond four ranks."""
     study = read_study(write_study(tmp_path, COUNTS))
-    np.testing.assert_allclose(astuple(fit(study.points)), astuple(COSTS), rtol=1e-6)
+    np.testing.assert_allclose(fit(study.points), COSTS, rtol=1e-6)
     assert [layout_of(point).shared for point in study.points] == [False, False, False, True, True]
     errors = cross_validate(study.points)
     assert list(errors) == COUNTS and max(map(abs, errors.values())) < 1e-6
@@ -124,7 +123,7 @@ def test_a_real_study_of_two_ranks_is_efficient() -> None:
 def test_the_forecast_is_the_costs_on_another_interconnect(kind: str, tmp_path: Path) -> None:
     study = read_study(write_study(tmp_path, COUNTS, kind))
     network = Interconnect("given", 5e-6, 1e9, "given")
-    found, costs = forecast(study, network), replace(COSTS, latency=5e-6, per_byte=1e-9)
+    found, costs = forecast(study, network), COSTS._replace(latency=5e-6, per_byte=1e-9)
     assert found.ranks[0] == 1 and found.ranks[-1] == MAX_RANKS == 4096
 
     def efficiency(ranks: int) -> float:
@@ -144,7 +143,7 @@ def test_the_forecast_is_the_costs_on_another_interconnect(kind: str, tmp_path: 
 @pytest.mark.parametrize("term", BOTTLENECKS)
 def test_the_bottleneck_is_the_term_that_is_made_large(term: str, tmp_path: Path) -> None:
     slow = {"algebra": {"algebra": 0.1}, "master": {"master": 0.1}}.get(term, {})
-    costs = replace(COSTS, algebra=1e-7, master=1e-7) if not slow else replace(COSTS, **slow)
+    costs = COSTS._replace(algebra=1e-7, master=1e-7) if not slow else COSTS._replace(**slow)
     network = {"latency": Interconnect("", 1e-2, 1e12, ""), "bandwidth": Interconnect("", 1e-9, 1e6, "")}
     for ranks in (1, 2, 4):
         write_point(tmp_path, "strong", figures(Layout(100_000, ranks, 1, ranks, BYTES), costs))

@@ -11,7 +11,7 @@ from mpigp.fit import checkpoint
 from mpigp.fit.loop import Fit, Settings
 from mpigp.fit.objective import Objective
 from mpigp.fit.setup import PreparedFit
-from mpigp.gp.standardization import Standardization
+from mpigp.gp.parameters import Standardization
 from mpigp.gp.statistics import Model
 from mpigp.mpi.evaluator import Evaluator
 from mpigp.mpi.rows import Rows

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mpigp.fit.options import Mode
-from mpigp.gp.standardization import Standardization
+from mpigp.gp.parameters import Standardization
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.types import Floats
 
