@@ -2,9 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 from mpigp.fit.objective import Objective
 from mpigp.fit.optimizers import OPTIMIZERS, Optimizer
@@ -15,8 +15,12 @@ from mpigp.mpi.vectors import MultiVector
 HELD = frozenset({"variance", "beta"})
 WINDOW = 10  # iterations over which the relative change of the bound is taken
 
-Handler: TypeAlias = Callable[["Fit"], None]
-"""Every rank calls it after each iteration; to stop the fit, it sets `fit.stopped` to the reason, on all ranks."""
+
+class Handler(Protocol):
+    """Something that happens after iterations of a fit, by a schedule of its own: a checkpoint, a line of progress."""
+
+    def __call__(self, fit: "Fit", /) -> None:
+        """Act after an iteration, on every rank; to stop the fit, set `fit.stopped` to the reason on all ranks."""
 
 
 @dataclass
