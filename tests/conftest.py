@@ -29,8 +29,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Use all cores, but for a file or a test that is named: there a start of workers would take longer."""
-    return 0 if any(".py" in word for word in config.args) else len(os.sched_getaffinity(0))
+    """Use all cores, and a worker more, since that of Slurm waits; for a file that is named, a start takes longer."""
+    return 0 if any(".py" in word for word in config.args) else len(os.sched_getaffinity(0)) + 1
 
 
 @pytest.hookimpl(optionalhook=True)
