@@ -32,6 +32,11 @@ class Trace:
     seconds: list[float] = field(default_factory=list)
     evaluations: list[int] = field(default_factory=list)
 
+    def add(self, *entry: float) -> None:
+        """Add an iteration."""
+        for series, number in zip(vars(self).values(), entry, strict=True):
+            series.append(number)
+
     def __len__(self) -> int:
         return len(self.bound)
 
@@ -76,9 +81,7 @@ class Fit:
                 self.stopped = "the largest number of iterations was reached"
             elif self.optimizer.step():
                 seconds = self._before + time.perf_counter() - began
-                entry = self.bound, self.optimizer.gradient_norm, seconds, self.evaluations
-                for series, number in zip(vars(self.trace).values(), entry, strict=True):
-                    series.append(number)
+                self.trace.add(self.bound, self.optimizer.gradient_norm, seconds, self.evaluations)
                 self.stopped = self._converged()
                 for handler in handlers:
                     handler(self)
