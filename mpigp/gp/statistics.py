@@ -67,7 +67,7 @@ class Inducing:
         self.whitening: Whitening = whiten(K, jitter)
         order = self.whitening.order
         self.Z = Z.take(order, axis=0)
-        self.factor = K[np.ix_(order, order)] if backend.factored else np.ones_like(K)
+        self.factor = K.take(order, 0).take(order, 1) if backend.factored else np.ones_like(K)
         self.alpha = alpha
         smallest = self.whitening.L.item(-1)  # of the diagonal: the last, by the pivoting
         self.unwhitened_gradient = signal_to_noise <= MAX_COND_UNWHITENED_GRADIENT * smallest**2
@@ -132,7 +132,9 @@ class Model(ABC):
         weight = weights.limit * totals.all_chunks
         of_one = scale_for(self.backend.gradient_limits(inducing.points, totals.lowest, totals.highest, weight))
         m, q = inducing.Z.shape
-        return np.append(np.tile(of_one[:q], m), of_one[q:])
+        scale = np.empty((m + 1, q))
+        scale[:m], scale[m] = of_one[:q], of_one[q:]
+        return scale.ravel()
 
     @abstractmethod
     def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:

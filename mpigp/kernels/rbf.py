@@ -9,8 +9,6 @@ Its sums over rows and their gradients are the loops of mpigp.native:
 The first exponent of ψ2 is of Z alone: its factor, k(Z_m, Z_m')^½, is put in after the sum over rows.
 """
 
-import numpy as np
-
 from mpigp import native
 from mpigp.numerics.reproducible_sum import from_accumulators
 from mpigp.types import Floats
@@ -45,7 +43,4 @@ class RBF:
         Z, nor than 4/α ψ_max with α. As α → 0 the second is no limit; rows up to 2²⁰ times as far apart as the extent
         of the rows, from `lowest` to `highest` (q,), and of Z are allowed for, and sums that overflow are noticed.
         """
-        Z, alpha = points.Z + points.center, points.alpha
-        extent = np.maximum(np.maximum(highest, Z.max(axis=0)) - np.minimum(lowest, Z.min(axis=0)), 1.0)
-        least = 2.0**-40 / (extent * extent)
-        return np.concatenate([4 * weight * np.sqrt(alpha), 4 * weight / np.maximum(alpha, least)])
+        return native.gradient_limits(points, lowest, highest, weight)

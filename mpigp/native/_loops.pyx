@@ -3,6 +3,7 @@
 
 import numpy as np
 
+from libc.math cimport ldexp, sqrt
 from libc.stdint cimport int64_t
 
 from mpigp.native._shapes cimport check_indices, check_matrix, check_vector, expect
@@ -69,6 +70,7 @@ cdef class Rows:
     cdef rows_t r
     cdef readonly object mu, S, Y, observed
     cdef readonly int64_t chunk, all_chunks
+    cdef int64_t q
 
     def __init__(self, const double[:, ::1] mu not None, const double[:, ::1] S, const double[:, ::1] Y not None,
                  int64_t chunk, int64_t all_chunks, const double[:, ::1] observed=None):
@@ -77,6 +79,7 @@ cdef class Rows:
         if chunk < 1 or all_chunks < 1:
             raise ValueError(f"chunk = {chunk} and all_chunks = {all_chunks}, expected at least 1")
         self.mu, self.Y, self.chunk, self.all_chunks = np.asarray(mu), np.asarray(Y), chunk, all_chunks
+        self.q = mu.shape[1]
         self.r.n, self.r.d, self.r.chunk, self.r.all_chunks, self.r.groups = n, Y.shape[1], chunk, all_chunks, groups
         self.r.mu, self.r.Y, self.r.S, self.r.observed = &mu[0, 0], &Y[0, 0], NULL, NULL
         if S is not None:
@@ -100,7 +103,8 @@ cdef part_t chunks_of(Kernel kernel, Rows rows, span, int64_t d, int64_t groups,
     first, last, space = span
     cdef int64_t chunks = (rows.r.n + rows.r.chunk - 1) // rows.r.chunk
     cdef int64_t needed = needed_workspace(kernel.k.m, kernel.k.q, d, groups, matrices)
-    check_matrix("mu", rows.mu, rows.r.n, kernel.k.q)
+    if rows.q != kernel.k.q:
+        expect("mu", (rows.r.n, rows.q), (rows.r.n, kernel.k.q))
     if not 0 <= first <= last <= chunks:
         raise ValueError(f"first = {first} and last = {last}, expected a range of the {chunks} chunks")
     if space.shape[0] < needed:
@@ -257,6 +261,25 @@ def covariance(const double[:, ::1] Z not None, const double[:, ::1] X not None,
                 row[j] += weight * (u * u)
     loops.exponential(&out[0, 0], &out[0, 0], m * n, 1)
     return K
+
+
+def gradient_limits(Kernel kernel not None, const double[::1] lowest, const double[::1] highest, double weight):
+    """Return the limits (2q,) of the gradients of Z and alpha: mpigp.kernels.rbf has the reasons."""
+    cdef int64_t m = kernel.k.m, q = kernel.k.q, i, k
+    cdef double low, high, z, extent
+    check_vector("lowest", lowest, q)
+    check_vector("highest", highest, q)
+    result = np.empty(2 * q)
+    cdef double[::1] out = result
+    for k in range(q):
+        low, high = lowest[k], highest[k]
+        for i in range(m):
+            z = kernel.k.Z[i * q + k] + kernel.k.center[k]
+            low, high = min(low, z), max(high, z)
+        extent = max(high - low, 1.0)
+        out[k] = 4 * weight * sqrt(kernel.k.alpha[k])
+        out[q + k] = 4 * weight / max(kernel.k.alpha[k], ldexp(1.0, -40) / (extent * extent))
+    return result
 
 
 def gram_gradient(const double[:, ::1] G, const double[:, ::1] Z not None, const double[::1] alpha):

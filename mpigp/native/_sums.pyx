@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False, embedsignature=True
-"""Reproducible sums of which no bound is known beforehand: superaccumulators, over all exponents of a double.
+"""Reproducible sums: scales where a bound is known beforehand; else superaccumulators, over all exponents of a double.
 
 Digit p of a superaccumulator counts 2^(32 p + LEAST_EXPONENT). They add as integers do.
 """
@@ -83,4 +83,16 @@ def from_superaccumulators(superaccumulators):
         for place in range(PLACES - 1, -1, -1):
             total += ldexp(<double>digits[j, place], <int>(BITS * place) + LEAST)
         out[j] = NAN if not finite else -total if negative else total
+    return result
+
+
+def scale_for(const double[::1] bound not None):
+    """Return 2^(61 − e) for each bound, e the least with bound < 2^e, but at most 2^900; a bound of zero is tiny."""
+    result = np.empty(bound.shape[0])
+    cdef double[::1] out = result
+    cdef int64_t i
+    cdef int exponent
+    for i in range(bound.shape[0]):
+        frexp(1e-280 if bound[i] < 1e-280 else bound[i], &exponent)
+        out[i] = ldexp(1.0, min(61 - exponent, 900))
     return result

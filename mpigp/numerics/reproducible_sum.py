@@ -24,8 +24,8 @@ LEAST_EXPONENT, DIGITS = native.LEAST_EXPONENT, native.DIGITS
 
 def scale_for(bound: Floats | float) -> Floats:
     """Return powers of two that bring sums of absolute value ≤ `bound` below 2⁶¹; a bound of zero is taken as tiny."""
-    _, exponent = np.frexp(np.maximum(bound, 1e-280))
-    return np.ldexp(1.0, np.minimum(61 - exponent, 900))
+    bound = np.asarray(bound, np.float64)
+    return native.scale_for(bound.ravel()).reshape(bound.shape)
 
 
 def from_accumulators(accumulators: Integers, scale: Floats) -> Floats:

@@ -63,6 +63,8 @@ class Workers:
 
     def _map(self, work: Callable[[Span], Result], chunks: int) -> list[Result]:
         """Return the results of `work` for each thread's share of the chunks."""
+        if self._pool is None:
+            return [work(Span(0, chunks, self._spaces[0]))]
         ends = [index * chunks // self.count for index in range(self.count + 1)]
         spans = [Span(*each) for each in zip(ends, ends[1:], self._spaces, strict=False)]
-        return [work(spans[0])] if self._pool is None else list(self._pool.map(work, spans))
+        return list(self._pool.map(work, spans))
