@@ -133,6 +133,7 @@ ARGUMENTS: dict[str, Shapes] = {
     | {"weights": (M, D), "weights_psi2": (FORMS, PAIRS), "mean": (N, D), "second": (N, FORMS)},
     "covariance": {"Z": (M, Q), "X": (N, Q), "alpha": (Q,)},
     "gram_gradient": {"G": (M, M), "Z": (M, Q), "alpha": (Q,)},
+    "gradient_limits": {"lowest": (Q,), "highest": (Q,), "weight": 1},
     "exponential": {"x": (N,), "out": (N,)},
     "chunk_dots": {"left": (2, N), "right": (3, N), "chunk": CHUNK},
     "largest_dots": {"left": (2, Q), "right": (M, Q), "count": M},
@@ -171,6 +172,8 @@ def call(name: str, shapes: Shapes, q: int = Q) -> object:
         if name == "gplvm_moments":
             observed = None
         arguments[:0] = kernel, native.Rows(np.ones((N, q)), S, np.ones((N, D)), CHUNK, CHUNKS, observed)
+    if name == "gradient_limits":
+        arguments[:0] = [native.Kernel(np.ones((M, Q)), np.ones(Q), np.ones(Q))]
     return getattr(native, name)(*arguments)
 
 
@@ -182,7 +185,7 @@ def wrong() -> Iterator[tuple[str, str, tuple[int, ...] | int]]:
                 for axis, change in [(axis, change) for axis in range(len(shape)) for change in (-1, 1)]:
                     if (name, argument, axis) not in ANY_LENGTH and not (argument == "space" and change > 0):
                         yield name, argument, (*shape[:axis], shape[axis] + change, *shape[axis + 1 :])
-            else:
+            elif argument != "weight":
                 yield name, argument, {"first": -1, "last": CHUNKS + 1, "count": M + 1}.get(argument, 0)
 
 
