@@ -29,6 +29,7 @@ from mpigp.fit.loop import Fit, Trace
 from mpigp.fit.options import Options, RunOptions, interval
 from mpigp.mpi.communicator import raise_on_all_ranks, script_world
 from mpigp.mpi.processes import default_threads
+from mpigp.mpi.ulfm import finalize_in_time
 from mpigp.types import Comm, Floats
 
 Data: TypeAlias = ArrayLike | h5py.Dataset
@@ -132,6 +133,7 @@ class Estimator(BaseEstimator):
             driver.run(lambda comm, prepared: learned.append(FittedModel.of(comm, prepared, driver.made)))
         if driver.lost:
             comm = self._left = driver.comm
+            finalize_in_time()
         self._take(learned[-1])
         if comm.rank == 0 and self.n_iter_ >= self.max_iter:
             warnings.warn(f"stopped after max_iter={self.max_iter} iterations: the bound may not have converged yet",

@@ -19,6 +19,9 @@ for it in MPI_Comm_shrink (stack traces show it; compare open-mpi/ompi#13138). A
 rank that waits there for long aborts the job; `--ranks` starts it again.
 """
 
+import atexit
+import os
+import sys
 import threading
 import time
 
@@ -112,3 +115,24 @@ def _abort(comm: Comm, reason: str) -> None:
     """End the job, because it cannot recover."""
     say(f"rank {comm.rank}: {reason}")
     comm.Abort(GIVEN_UP)
+
+
+def finalize_in_time(seconds: float = 10.0) -> None:
+    """Bound MPI_Finalize at the end of this script: after a failure it rarely waits for the failed ranks for ever."""
+    ending = threading.Event()
+
+    def watch() -> None:
+        ending.wait()
+        time.sleep(seconds)
+        os._exit(0)  # the output is written
+
+    def end() -> None:
+        from mpi4py import MPI
+
+        sys.stdout.flush()
+        ending.set()
+        if not MPI.Is_finalized():  # several fits of one script may have met failures
+            MPI.Finalize()
+
+    threading.Thread(target=watch, daemon=True).start()
+    atexit.register(end)
