@@ -129,7 +129,7 @@ class Cluster(Evaluator):
 
     def _sum_gradient(self, inducing: Inducing, weights: Adjoints, scale: Floats) -> Integers:
         self._scale = scale
-        words = self._sum_nodes(1, lambda part: self.model.add_gradient(inducing, self.whole, weights, part), scale, 2)
+        words = self._sum_nodes(1, lambda part: self.model.add_gradient(inducing, weights, self.whole, part), scale, 2)
         for gradient in self.rows.gradients.values():
             if self.lost and self.way == "rescale":
                 gradient *= self.rows.n / self.n_alive

@@ -165,7 +165,7 @@ class Model(ABC):
         """
 
     @abstractmethod
-    def add_gradient(self, inducing: Inducing, rows: Block, weights: Adjoints, part: Part) -> int:
+    def add_gradient(self, inducing: Inducing, weights: Adjoints, rows: Block, part: Part) -> int:
         """Add the gradients of Z and alpha through the part's rows; set those of mu and S."""
 
 
@@ -218,13 +218,14 @@ class Regression(Model):
         psi1Y = native.solve(L, bound.by_b, transposed=True)
         if inducing.unwhitened_gradient:
             matrix = native.sandwiched(inducing.inverse, bound.by_C[0], 2.0)
-            fit = np.zeros_like(psi1Y)
+            fit, residuals = np.zeros(psi1Y.shape), totals.absolute_Y
         else:
             L_B = bound.L_B[0]
             CP_inverse = native.solve(L_B, native.solve(L_B, summary.C[0]), transposed=True).T
             matrix = d * bound.s**2 * native.solve(L, CP_inverse, transposed=True)
             fit = bound.s * bound.g
-        limit = native.absolute_total(matrix, totals.n, psi1Y, _absolute_residuals(fit, totals))
+            residuals = _absolute_residuals(fit, totals)
+        limit = native.absolute_total(matrix, totals.n, psi1Y, residuals)
         return Adjoints(matrix, psi1Y, fit, limit)
 
     def gradient_scale(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> Floats:
@@ -245,7 +246,7 @@ class Regression(Model):
         by_K = -0.5 * native.solve(inducing.whitening.L, inner.T, transposed=True).T
         return np.ascontiguousarray(by_K * inducing.factor)
 
-    def add_gradient(self, inducing: Inducing, rows: Block, weights: Adjoints, part: Part) -> int:
+    def add_gradient(self, inducing: Inducing, weights: Adjoints, rows: Block, part: Part) -> int:
         inverse, (matrix, psi1Y, fit, _) = None if inducing.unwhitened_gradient else inducing.inverse, weights
         return self.backend.regression_gradient(inducing.points, rows.native, inverse, matrix, psi1Y, fit, part)
 
@@ -273,7 +274,7 @@ class GPLVM(Model):
         psi1Y = native.solve(inducing.whitening.L, bound.by_b, transposed=True)
         matrix = native.pair_weights(bound.by_C, inducing.root_factor, inducing.inverse)
         limit = native.absolute_total(matrix, 2 * totals.n, psi1Y, totals.absolute_Y)
-        return Adjoints(matrix, psi1Y, np.zeros_like(psi1Y), limit)
+        return Adjoints(matrix, psi1Y, np.zeros(psi1Y.shape), limit)
 
     def gram_weights(self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints,
                      rest: Floats) -> Floats:  # fmt: skip
@@ -282,7 +283,7 @@ class GPLVM(Model):
             native.add_through_pairs(by_gram, weights.matrix, summary.pairs)
         return by_gram
 
-    def add_gradient(self, inducing: Inducing, rows: Block, weights: Adjoints, part: Part) -> int:
+    def add_gradient(self, inducing: Inducing, weights: Adjoints, rows: Block, part: Part) -> int:
         by_mu, by_S = rows.gradients["mu"], rows.gradients["S"]
         matrix, psi1Y, _, _ = weights
         return self.backend.gplvm_gradient(inducing.points, rows.native, matrix, psi1Y, by_mu, by_S, part)

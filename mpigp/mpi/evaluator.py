@@ -112,7 +112,7 @@ class Evaluator:
         if self.comm.rank == 0 and parameters is not None:
             message[:-1], message[-1] = parameters.pack(), jitter
         self._broadcast(message)
-        if not np.isfinite(message).all():
+        if not math.isfinite(message.dot(np.zeros(len(message)))):  # 0 times infinity is NaN
             raise EvaluationFailed("the bound has no value here: a parameter is not finite")
         return Globals.unpack(message[:-1], self.m, self.q), float(message[-1])
 
@@ -120,9 +120,7 @@ class Evaluator:
         return self._sum_blocks(partial(self.model.add_statistics, inducing), self.statistics_scale, per_sum=1)
 
     def _sum_gradient(self, inducing: Inducing, weights: Adjoints, scale: Floats) -> Integers:
-        def work(rows: Block, part: Part) -> int:
-            return self.model.add_gradient(inducing, rows, weights, part)
-
+        work = partial(self.model.add_gradient, inducing, weights)
         return self._sum_blocks(work, scale, self.model.backend.gradient_accumulators)
 
     def _sum_blocks(self, work: Callable[[Block, Part], int], scale: Floats, per_sum: int) -> Integers:

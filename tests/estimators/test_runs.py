@@ -15,6 +15,8 @@ import mpigp
 from mpigp import BayesianGPLVM, SparseGPRegression
 from mpigp.errors import InputError
 
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
 X = np.linspace(0, 6, 120)[:, None]
 y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=120)
 

@@ -274,6 +274,7 @@ def test_the_compiled_kernel_leaves_no_mark_in_model_files(tmp_path: Path) -> No
         assert "kernel" not in file.attrs
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_estimators_take_save_load_and_pickle_a_kernel(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     X = rng.uniform(-2, 2, size=(200, 2))
