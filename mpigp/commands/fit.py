@@ -20,6 +20,7 @@ from mpigp.fit.setup import PreparedFit
 from mpigp.gp.parameters import effective_dimensions
 from mpigp.mpi import memory
 from mpigp.mpi.communicator import raise_on_all_ranks
+from mpigp.mpi.heartbeat import STALL
 from mpigp.mpi.processes import say
 from mpigp.types import Comm
 
@@ -53,14 +54,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--missing", action="store_true", help="GPLVM: NaN entries of Y are missing, and take no part")
     add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
     add("--y", default="Y", metavar="NAME", help="dataset of the outputs (default Y)")
-    add("--resume", action="store_true", help="go on from the checkpoint in MODEL")
-    add("--checkpoint-every", type=every, default=(0, math.inf), metavar="N|Nm",
-        help="iterations, or minutes with an m, between checkpoints (default: only at the end)")  # fmt: skip
+    add("--resume", action="store_true", help="go on from the checkpoint in MODEL, or from the beginning without one")
+    add("--overwrite", action="store_true", help="replace an older MODEL")
+    add("--checkpoint-every", type=every, default=RunOptions.checkpoint_every, metavar="N|Nm",
+        help="iterations, or minutes with an m, between checkpoints (default: 10m)")  # fmt: skip
     add("--rows-in-memory", choices=memory.CHOICES, default="auto", help=memory.HELP)
     add("--on-failure", choices=["recover", "checkpoint", "abort"], default="recover",
         help="when ranks die: go on with the others (default, where the MPI can), or stop")  # fmt: skip
     add("--stall-timeout", type=seconds, metavar="S",
-        help="a rank that does not answer for so many seconds is ended, as if it had died")  # fmt: skip
+        help="a rank that does not answer for so many seconds is ended, as if it had died; 0 for never "
+        f"(default: {STALL:g} where ranks are on several machines, else 0)")  # fmt: skip
     add("--dry-run", action="store_true", help="print memory, messages and estimated seconds, and run nothing")
     add("--time-limit", type=float, default=math.inf, metavar="S", help="seconds, after which it saves and stops")
     add("--metrics", metavar="FILE.jsonl", help="write one JSON object per iteration to this file")
@@ -75,11 +78,11 @@ def every(text: str) -> Interval:
 
 
 def seconds(text: str) -> float:
-    """Return a number of seconds ≥ 1."""
+    """Return a number of seconds ≥ 1, or 0."""
     with suppress(ValueError):
-        if 1 <= (value := float(text)) < math.inf:
+        if 1 <= (value := float(text)) < math.inf or value == 0:
             return value
-    raise argparse.ArgumentTypeError(f"is {text}: give seconds, at least 1")
+    raise argparse.ArgumentTypeError(f"is {text}: give seconds, at least 1, or 0 for never")
 
 
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
@@ -93,8 +96,9 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
             yield find(file, arguments.y, arguments.x if options.model == "regression" else None)
 
     given = {each.name: getattr(arguments, each.name) for each in fields(RunOptions) if each.name in arguments}
-    given |= {"resume": "yes" if arguments.resume else "no", "signals": True}
-    run_options = RunOptions(**given, progress=sys.stderr, made_by=arguments.command_line)
+    if arguments.resume and comm.rank == 0 and not os.path.exists(arguments.output):
+        say(f"{arguments.output}: is not there yet: the fit starts from the beginning")
+    run_options = RunOptions(**given, signals=True, progress=sys.stderr, made_by=arguments.command_line)
     inputs = [arguments.data, *([arguments.init] if os.path.isfile(arguments.init) else [])]
     driver = Driver(comm, source, options, run_options, tuple(inputs))
     try:

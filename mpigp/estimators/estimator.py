@@ -35,7 +35,8 @@ from mpigp.types import Comm, Floats
 Data: TypeAlias = ArrayLike | h5py.Dataset
 
 # Parameters of a run, not of the model.
-HERE = ("comm", "threads", "verbose", "checkpoint", "checkpoint_every", "resume", "metrics", "callback")
+HERE = ("comm", "threads", "verbose", "checkpoint", "checkpoint_every", "resume", "overwrite", "metrics",
+        "callback")  # fmt: skip
 
 
 @dataclass(eq=False, repr=False)
@@ -63,6 +64,7 @@ class Estimator(BaseEstimator):
     checkpoint: str | os.PathLike[str] | None = None
     checkpoint_every: str | int | None = "10m"
     resume: bool = False
+    overwrite: bool = False
     metrics: str | os.PathLike[str] | None = None
     callback: Callable[[Fit], Any] | None = None
     comm: Comm | None = None
@@ -119,8 +121,9 @@ class Estimator(BaseEstimator):
             every = interval(self.checkpoint_every)
         except InputError as error:
             raise ValueError(f"checkpoint_every {error}") from None
-        return RunOptions(output=path, checkpoint_every=every, resume="if present" if self.resume else "no",
-                          metrics=metrics, rows_in_memory="all", progress=sys.stderr if self.verbose else None,
+        return RunOptions(output=path, checkpoint_every=every, resume=self.resume,
+                          overwrite=self.overwrite, metrics=metrics, rows_in_memory="all",
+                          progress=sys.stderr if self.verbose else None,
                           callback=self.callback, made_by=" ".join(repr(self).split()))  # fmt: skip
 
     def _learn(self, X: Any, Y: Any) -> None:

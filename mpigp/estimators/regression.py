@@ -36,6 +36,7 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
     checkpoint : path of a model file that `fit` writes on the way and at its end; None for none
     checkpoint_every : between two checkpoints: iterations (50), or minutes ("10m"); None for the last one alone
     resume : continue from the checkpoint, where there is one, instead of starting anew
+    overwrite : replace an older model at `checkpoint`
     metrics : path of a file for one JSON object per iteration
     callback : called on every rank after each iteration with the fit (its iteration, bound, trace); True stops it
     comm : mpi4py communicator; None for all ranks (MPI.COMM_WORLD)
