@@ -92,6 +92,6 @@ def note_of(source: Source | None) -> str:
 
 
 def tell(*notes: str) -> None:
-    """Print the notes that are not empty: once all input is known to be good, as what is refused is refused in a line."""
+    """Print the notes that are not empty: once all input is known to be good, since what is refused has one line."""
     for note in filter(None, notes):
         print(note)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import h5py
 
@@ -40,13 +41,23 @@ def _checked(item: h5py.Dataset, seen: set[tuple[str, str]]) -> Iterator[str]:
             inner = file.get(name)
             if not isinstance(inner, h5py.Dataset):
                 raise InputError(f"{where}, and its source {path} has no dataset {name}: {REMEDY}")
-            _, last = source.src_space.get_select_bounds()
-            if len(last) != inner.ndim or any(end >= size for end, size in zip(last, inner.shape, strict=True)):
+            if not _covers(inner, source):
                 raise InputError(f"{where}, and its source {path}: {name} has shape {inner.shape}, too small: {REMEDY}")
             yield from _checked(inner, seen)
         finally:
             if not here:
                 file.close()
+
+
+def _covers(inner: h5py.Dataset, source: Any) -> bool:
+    """Return whether a source has all that is taken of it."""
+    try:
+        if source.src_space.get_select_type() == h5py.h5s.SEL_ALL:
+            return inner.size >= source.vspace.get_select_npoints()
+        _, last = source.src_space.get_select_bounds()
+    except RuntimeError:  # as much is taken as there is
+        return True
+    return len(last) == inner.ndim and all(end < size for end, size in zip(last, inner.shape, strict=True))
 
 
 def _found(item: h5py.Dataset, name: str) -> str | None:

@@ -105,7 +105,7 @@ class Estimator(BaseEstimator):
         """Refuse a dataset whose columns have other names than in `fit`, or another order, as scikit-learn does."""
         names, fitted = column_names(X), getattr(self, "feature_names_in_", None)
         if reset and fitted is not None:
-            del self.feature_names_in_
+            delattr(self, "feature_names_in_")
         if reset and names is not None:
             self.feature_names_in_ = np.array(names, object)
         if not reset and names is not None and fitted is not None and names != list(fitted):
@@ -226,8 +226,11 @@ def names_of(data: Any) -> list[str] | None:
     """Return the names of the columns of a dataset, a data frame, or its one column; None where it has none."""
     if isinstance(data, h5py.Dataset):
         return column_names(data) if data.ndim == 2 else None
-    names = list(getattr(data, "columns", [getattr(data, "name", None)]))
-    return names if all(isinstance(name, str) and name for name in names) else None
+    single = [getattr(data, "name", None)]  # of a series
+    for names in (getattr(data, attribute, single) for attribute in ("columns", "column_names")):
+        if len(names) and all(isinstance(name, str) and name for name in names):
+            return list(names)
+    return None
 
 
 def with_deviations(mean: Floats, _: Floats, variance: Floats) -> tuple[Floats, Floats]:

@@ -172,7 +172,8 @@ class Driver:
         prepared = prepared._replace(columns=self._columns)
         with raise_on_all_ranks(self.comm):
             if self._data not in (None, prepared.identity["data"]):
-                raise InputError(f"{self._where}has changed since this run began to read it: start it again")
+                where = self._where or "the data: "
+                raise InputError(f"{where}has changed since this run began to read it: start it again")
         self._data = prepared.identity["data"]
         if holders is not None and self.partners is not None:
             self.partners.restore(self.comm, prepared.fit, holders)

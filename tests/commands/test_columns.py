@@ -27,7 +27,7 @@ def table(path: Path, names: list[str], columns: dict[str, np.ndarray]) -> Path:
 @pytest.fixture(scope="module")
 def columns() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(4)
-    wind, heat, rain = X = rng.uniform(-2, 2, size=(3, ROWS)) * [[1.0], [10.0], [1.0]]
+    wind, heat, _ = X = rng.uniform(-2, 2, size=(3, ROWS)) * [[1.0], [10.0], [1.0]]
     noise = 0.1 * rng.normal(size=(2, ROWS))
     up, down = np.sin(wind) + heat + noise[0], np.cos(wind) - 0.3 * heat + noise[1]
     return dict(zip([*X_NAMES, *Y_NAMES], [*X, up, down], strict=True)) | {"other": rng.normal(size=ROWS)}
@@ -94,8 +94,14 @@ def test_exchanged_columns_predict_the_same(
     for name in ("mean", "variance", "y_variance"):
         assert np.array_equal(turned[name], straight[name])
     assert json.loads(printed.splitlines()[-1])["rmse"] == score
-    assert f"{new}: /X: columns are read by name, as the inputs of {regression}: wind, heat, rain; ignored: other\n" in printed
-    assert f"{new}: /Y: columns are in another order than the outputs of {regression}, and read by name: up, down" in printed
+    assert (
+        f"{new}: /X: columns are read by name, as the inputs of {regression}: wind, heat, rain; ignored: other\n"
+        in printed
+    )
+    assert (
+        f"{new}: /Y: columns are in another order than the outputs of {regression}, and read by name: up, down"
+        in printed
+    )
     assert names(output, "y") == Y_NAMES
 
 
@@ -206,10 +212,10 @@ def test_a_report_names_its_inputs(
     printed = capfd.readouterr().out.splitlines()
     assert sum("by name" in line for line in printed) == 2
     assert json.loads(printed[-1])["columns"] == {"x": X_NAMES, "y": Y_NAMES}
-    assert turned.data["predictions"] == straight.data["predictions"]
+    assert turned.drawn["predictions"] == straight.drawn["predictions"]
     alone = report(regression)
     for page in (alone, turned):
-        assert page.data["inputs"] == [f"input {place}, {name}" for place, name in enumerate(X_NAMES)]
-        (ard,) = [panel for panel in page.data["panels"] if panel["name"] == "ard"]
+        assert page.drawn["inputs"] == [f"input {place}, {name}" for place, name in enumerate(X_NAMES)]
+        (ard,) = [panel for panel in page.drawn["panels"] if panel["name"] == "ard"]
         assert [name for _, name in ard["x"]["ticks"]] == X_NAMES
         assert "input ARD weight α lengthscale wind" in page.text

@@ -45,9 +45,7 @@ def test_every_column_has_its_name(item: h5py.Dataset, attribute: object) -> Non
 
 
 @pytest.mark.parametrize("names", [None, list("abc")])
-def test_without_names_and_in_order_the_dataset_is_taken_as_it_is(
-    item: h5py.Dataset, names: list[str] | None
-) -> None:
+def test_without_names_and_in_order_the_dataset_is_taken_as_it_is(item: h5py.Dataset, names: list[str] | None) -> None:
     if names:
         item.attrs["columns"] = names
     for wanted in (None, list("abc")):

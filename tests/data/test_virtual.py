@@ -22,7 +22,8 @@ def virtual(path: Path, sources: list[tuple[str, str]], name: str = "Y") -> None
     """Write a virtual dataset of two columns, of as many rows of each source, by file and name, one after another."""
     layout = h5py.VirtualLayout((ROWS * len(sources), 2), "f8")
     for place, (file, inner) in enumerate(sources):
-        layout[place * ROWS : (place + 1) * ROWS] = h5py.VirtualSource(file, inner, (ROWS, 2))
+        source = h5py.VirtualSource(file, inner, (ROWS, 2))
+        layout[place * ROWS : (place + 1) * ROWS] = source[:ROWS] if place % 2 else source
     with h5py.File(path, "a") as file:
         file.create_virtual_dataset(name, layout)
 
@@ -40,12 +41,12 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_all_sources_are_read_and_named(data: Path) -> None:
-    expected = np.concatenate([read(data.with_name(name))["rows"] for name in (*PARTS, "parts/c.h5")])
+    expected = np.concatenate([read(data.parent / name)["rows"] for name in (*PARTS, "parts/c.h5")])
     with h5py.File(data) as file:
         item = dataset(file, "Y", 2, "")
         assert np.array_equal(read_rows(item, 0, len(item)), expected)
         names = (*PARTS, "inner.h5", "parts/c.h5")
-        assert check_sources(item) == sorted(str(data.with_name(name)) for name in names)
+        assert check_sources(item) == sorted(str(data.parent / name) for name in names)
 
 
 def smaller(path: Path) -> None:
@@ -67,6 +68,7 @@ def cut(path: Path) -> None:
         ("inner.h5", Path.unlink, "source inner.h5 does not exist"),
         ("parts/c.h5", Path.unlink, "source parts/c.h5 does not exist"),
         ("a.h5", smaller, "rows has shape (29, 2), too small"),
+        ("b.h5", smaller, "rows has shape (29, 2), too small"),
         ("a.h5", renamed, "has no dataset rows"),
         ("a.h5", cut, "cannot be read"),
     ],
@@ -74,7 +76,7 @@ def cut(path: Path) -> None:
 def test_a_source_that_is_missing_is_refused(
     data: Path, name: str, spoil: Callable[[Path], None], said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    spoil(data.with_name(name))
+    spoil(data.parent / name)
     model = data.with_name("model.h5")
     words = ["fit", data, "-o", model, "--model", "gplvm", "--latent", 1, "--inducing", 3, "--max-iter", 1]
     for each in (words, ["info", data]):
@@ -89,7 +91,12 @@ def test_a_source_that_is_missing_is_refused(
 def test_a_dataset_of_itself_and_of_a_pattern(tmp_path: Path) -> None:
     path = tmp_path / "data.h5"
     virtual(path, [(".", "Y")])
-    virtual(path, [("part-%b.h5", "rows")], "pattern")
+    properties, one = h5py.h5p.create(h5py.h5p.DATASET_CREATE), h5py.h5s.create_simple((ROWS, 2))
+    many = h5py.h5s.create_simple((ROWS, 2), (h5py.h5s.UNLIMITED, 2))
+    many.select_hyperslab((0, 0), (h5py.h5s.UNLIMITED, 1), (ROWS, 2), (ROWS, 2))
+    properties.set_virtual(many, b"part-%b.h5", b"rows", one)
+    with h5py.File(path, "a") as file:
+        h5py.h5d.create(file.id, b"pattern", h5py.h5t.NATIVE_DOUBLE, many, properties)
     with h5py.File(path) as file:
         assert check_sources(file["Y"]) == [str(path)]
         with pytest.raises(InputError, match="named by a pattern"):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
+import pyarrow
 import pytest
 
 import mpigp
 from mpigp import BayesianGPLVM, SparseGPRegression
 from mpigp.cli import execute
 from mpigp.errors import InputError
+from mpigp.estimators.estimator import names_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -21,23 +22,9 @@ X = np.random.default_rng(0).normal(size=(60, 2)) * [1.0, 9.0]
 Y = np.column_stack([np.sin(X[:, 0]), X[:, 1]])
 
 
-class Frame:
-    """What scikit-learn asks of a data frame: the interchange protocol's names, and an array."""
-
-    def __init__(self, values: np.ndarray, columns: list[str]) -> None:
-        self.values, self.columns, self.shape = values, columns, values.shape
-
-    def __dataframe__(self, *_: Any, **__: Any) -> Frame:
-        return self
-
-    def column_names(self) -> list[str]:
-        return self.columns
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array(self.values, dtype)
-
-    def __len__(self) -> int:
-        return len(self.values)
+def frame(values: np.ndarray, names: list[str]) -> pyarrow.Table:
+    """Return a data frame."""
+    return pyarrow.table(dict(zip(names, values.T, strict=True)))
 
 
 def columns(path: Path) -> dict[str, list[str]]:
@@ -46,22 +33,22 @@ def columns(path: Path) -> dict[str, list[str]]:
 
 
 def test_names_are_saved_and_loaded(tmp_path: Path) -> None:
-    frame = Frame(X, NAMES)
-    model = SparseGPRegression(5, max_iter=5).fit(frame, Frame(Y, OUTPUTS))
+    inputs = frame(X, NAMES)
+    model = SparseGPRegression(5, max_iter=5).fit(inputs, frame(Y, OUTPUTS))
     model.save(tmp_path / "model.h5")
     assert columns(tmp_path / "model.h5") == {"x": NAMES, "y": OUTPUTS}
     for each in (model, mpigp.load(tmp_path / "model.h5")):
         assert each.feature_names_in_.tolist() == NAMES
-        assert np.array_equal(each.predict(frame), model.predict(frame))
+        assert np.array_equal(each.predict(inputs), model.predict(inputs))
         with pytest.raises(ValueError, match="in the same order"):
-            each.predict(Frame(X[:, ::-1], NAMES[::-1]))
+            each.predict(frame(X[:, ::-1], NAMES[::-1]))
     model.fit(X, Y)
     model.save(tmp_path / "without.h5")
     assert columns(tmp_path / "without.h5") == {} and not hasattr(model, "feature_names_in_")
 
 
 def test_a_gplvm_has_names_of_its_data(tmp_path: Path) -> None:
-    model = BayesianGPLVM(5, latent=1, max_iter=5).fit(Frame(X, NAMES))
+    model = BayesianGPLVM(5, latent=1, max_iter=5).fit(frame(X, NAMES))
     model.save(tmp_path / "model.h5")
     assert columns(tmp_path / "model.h5") == {"y": NAMES}
     assert mpigp.load(tmp_path / "model.h5").feature_names_in_.tolist() == NAMES
@@ -83,3 +70,19 @@ def test_datasets_have_names_too(tmp_path: Path) -> None:
     assert execute([str(word) for word in words]) == 0
     with h5py.File(tmp_path / "predicted.h5") as file:
         assert np.array_equal(file["mean"][()], mean)
+
+
+class Series:
+    """What is asked of one column of a data frame."""
+
+    def __init__(self, name: object) -> None:
+        self.name = name
+
+
+@pytest.mark.parametrize(
+    ("data", "names"),
+    [(frame(Y, OUTPUTS), OUTPUTS), (Y, None), ([1.0], None), (Series("up"), ["up"]), (Series(3), None)],
+    ids=["frame", "array", "list", "series", "number"],
+)
+def test_names_of_outputs(data: object, names: list[str] | None) -> None:
+    assert names_of(data) == names
