@@ -213,9 +213,20 @@ def test_a_report_names_its_inputs(
     assert sum("by name" in line for line in printed) == 2
     assert json.loads(printed[-1])["columns"] == {"x": X_NAMES, "y": Y_NAMES}
     assert turned.drawn["predictions"] == straight.drawn["predictions"]
-    alone = report(regression)
+    alone = report(regression, "--png", tmp_path)
     for page in (alone, turned):
         assert page.drawn["inputs"] == [f"input {place}, {name}" for place, name in enumerate(X_NAMES)]
         (ard,) = [panel for panel in page.drawn["panels"] if panel["name"] == "ard"]
         assert [name for _, name in ard["x"]["ticks"]] == X_NAMES
         assert "input ARD weight α lengthscale wind" in page.text
+
+
+def test_names_are_not_formulas(columns: dict[str, np.ndarray], tmp_path: Path) -> None:
+    """Nor marks of a page."""
+    odd = {"$\\nothing$": columns["wind"], "a long name <b>of many": columns["heat"], "cost $": columns["up"]}
+    data, model = converted(tmp_path, list(odd)[:2], list(odd)[2:], odd, "data"), tmp_path / "model.h5"
+    command("fit", data, "-o", model, "--model", "regression", "--inducing", 5, "--max-iter", 3)
+    page = report(model, "--data", data, "--png", tmp_path)
+    assert "<b>" not in page.source and (tmp_path / "ard.png").exists()
+    (ard,) = [panel for panel in page.drawn["panels"] if panel["name"] == "ard"]
+    assert [name for _, name in ard["x"]["ticks"]] == ["$\\nothing$", "a long name…"]

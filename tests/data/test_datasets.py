@@ -23,6 +23,7 @@ from mpigp.fit.start.standardize import standardization
 from mpigp.gp.bound import Group
 from mpigp.mpi.distributed_rows import DistributedRows, check_unchanged, fingerprint
 from mpigp.mpi.rows import Rows
+from tests.support.problems import Member, Team
 
 SELF = MPI.COMM_SELF
 N, D = 1009, 3
@@ -114,6 +115,19 @@ def test_damage_on_the_way_is_everybodys(file: h5py.File) -> None:
         check_unchanged(SELF, stream)
     with pytest.raises(InputError, match=problem):
         DistributedRows(SELF, N, stream).extremes()
+
+
+def test_what_one_rank_has_seen_all_ranks_refuse(file: h5py.File) -> None:
+    streams = [both(file)[1] for _ in range(3)]
+    streams[1].file.problem = "rank 1 has seen it"
+
+    def work(comm: Member) -> str:
+        with pytest.raises(InputError) as caught:
+            check_unchanged(comm, streams[comm.rank])
+        return str(caught.value)
+
+    assert Team(3).run(work) == ["rank 1 has seen it"] * 3
+    Team(3).run(lambda comm: check_unchanged(comm, streams[0]))
 
 
 @pytest.mark.parametrize("change", ["size", "time", "another file", "gone"])
