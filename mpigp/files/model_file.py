@@ -141,10 +141,11 @@ class ModelFile:
         """Return by "x" and "y" the names of the columns, where the data of the fit had some."""
         result = {}
         for column, (path, symbol) in COLUMNS.items():
-            if path not in self.file:
-                continue
-            item, names = self.file[path], []
+            names: list[str] = []
             with h5py_errors(f"{self.name}: /{path}"):
+                if path not in self.file:
+                    continue
+                item = self.file.get(path)
                 if isinstance(item, h5py.Dataset) and item.ndim == 1 and h5py.check_string_dtype(item.dtype):
                     names = item.asstr(errors="replace")[()].tolist()
             size = self.sizes.setdefault(symbol, len(names))

@@ -38,7 +38,7 @@ def largest_bound(groups: Sequence[Group], beta: float) -> float:
     """
     largest = slack = 0.0
     for outputs, n, YY in groups:
-        largest += 0.5 * n * len(outputs) * math.log(beta / (2 * math.pi))
+        largest += 0.5 * n * len(outputs) * (math.log(beta) - math.log(2 * math.pi))
         slack += n * len(outputs) + beta * YY
     return largest + ROUNDING * (slack + abs(largest))
 
