@@ -10,6 +10,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from mpigp.commands import in_options
+from mpigp.data.columns import listed, numbered
 from mpigp.data.datasets import DataSets, find
 from mpigp.data.hdf5 import reading
 from mpigp.errors import BAD_INPUT, STOPPED, InputError
@@ -22,7 +23,7 @@ from mpigp.mpi import memory
 from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.heartbeat import STALL
 from mpigp.mpi.processes import say
-from mpigp.types import Comm
+from mpigp.types import Comm, Floats
 
 PARALLEL = True
 
@@ -150,13 +151,12 @@ def summary(arguments: argparse.Namespace, driver: Driver, prepared: PreparedFit
     if driver.comm.rank == 0:
         for column, columns in prepared.constant.items():
             if columns:
-                print(f"constant columns of {column.upper()}: {', '.join(map(str, columns))}")
+                print(f"constant columns of {column.upper()}: {numbered(columns, prepared.columns.get(column))}")
         print(f"{arguments.output}: bound {fit.bound!r} nats")
         print(f"{fit.iteration} iterations, {fit.evaluations} evaluations; stopped because {fit.stopped}")
         if interrupted:
             print("go on with --resume")
-        for q, value in enumerate(parameters.alpha):
-            print(f"alpha {q:3d}  {value:10.4g}  {'█' * round(40 * value / parameters.alpha.max())}")
+        print("\n".join(weight_lines(parameters.alpha, prepared.columns.get("x"))))
         print(f"effective dimensions: {effective_dimensions(parameters.alpha):.2f}")
         if fit.objective.largest_jitter > fit.objective.jitter:
             print(f"jitter: grew from {fit.objective.jitter:g} to {fit.objective.largest_jitter:g} at some points")
@@ -166,8 +166,17 @@ def summary(arguments: argparse.Namespace, driver: Driver, prepared: PreparedFit
         "bound": fit.bound, "iterations": fit.iteration, "evaluations": fit.evaluations,
         "seconds": fit.trace.seconds[-1] if fit.iteration else 0.0,
         "beta": parameters.beta, "variance": parameters.variance, "alpha": parameters.alpha.tolist(),
+        "columns": dict(prepared.columns),
         "stopped": fit.stopped, "exit_code": STOPPED if interrupted else 0,
         "ranks": driver.comm.size, "lost": driver.lost, "master": driver.comm.rank == 0,
         **({} if partners is None else {"copies": partners.count, "copy_seconds": partners.seconds}),
         "peak_memory": driver.peak_memory, "rows_in_memory": not driver.streamed,
     }  # fmt: skip
+
+
+def weight_lines(alpha: Floats, names: list[str] | None) -> Iterator[str]:
+    """Yield a line for each ARD weight: its number, its name where it has one, its value, and a bar."""
+    words = [f"  {listed([name])}" for name in names] if names else [""] * len(alpha)
+    width = max(map(len, words))
+    for q, (value, word) in enumerate(zip(alpha, words, strict=True)):
+        yield f"alpha {q:3d}{word.ljust(width)}  {value:10.4g}  {'█' * round(40 * value / alpha.max())}"

@@ -58,6 +58,7 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
     """
 
     _model = "gplvm"
+    _features = "y"
 
     latent: int = 2
     init: str = Options.init

@@ -40,6 +40,7 @@ LATENT = {MU: "nq", "latent/S": "nq"}
 STANDARDIZE = {x: {f"standardize/{x}_mean": size, f"standardize/{x}_scale": size} for x, size in ("xq", "yd")}
 POSTERIOR = {"posterior/order": "m", "posterior/L": "mm", "posterior/L_B": "mm", "posterior/g": "md"}
 GROUPED = {"posterior/L_B": "kmm", "posterior/group": "d"}  # where outputs lack other rows than others
+COLUMNS = {"x": ("columns/x", "q"), "y": ("columns/y", "d")}
 TRACE = {f"trace/{name}": "i" for name in ("bound", "gradient_norm", "seconds", "evaluations")}
 TIMING = {"timing/phases": "rp", "timing/rows": "r"}
 VECTORS = "checkpoint/vectors"
@@ -135,6 +136,23 @@ class ModelFile:
         Z = np.ascontiguousarray(parameters.Z[order.astype(np.intp)])
         units = self.standardization("x"), self.standardization("y")
         return Posterior(model.name, *parameters._replace(Z=Z), L, L_B, g, groups, *units, model.backend.name)
+
+    def columns(self) -> dict[str, list[str]]:
+        """Return by "x" and "y" the names of the columns, where the data of the fit had some."""
+        result = {}
+        for column, (path, symbol) in COLUMNS.items():
+            names: list[str] = []
+            with h5py_errors(f"{self.name}: /{path}"):
+                if path not in self.file:
+                    continue
+                item = self.file.get(path)
+                if isinstance(item, h5py.Dataset) and item.ndim == 1 and h5py.check_string_dtype(item.dtype):
+                    names = item.asstr(errors="replace")[()].tolist()
+            size = self.sizes.setdefault(symbol, len(names))
+            if not names or len(names) != size:
+                raise InputError(f"{self.name}: /{path}: must hold the names of {size} {UNITS[symbol]}: {FITTED}")
+            result[column] = names
+        return result
 
     def outputs(self) -> int | None:
         """Return the number of outputs, as far as the file tells it."""
@@ -242,6 +260,9 @@ def summary(file: h5py.File) -> dict[str, Any]:
     for name in ("beta", "kernel/variance", "kernel/alpha"):
         if name in file:
             result[name.removeprefix("kernel/")] = plain(file[name][()])
+    for column, (path, _) in COLUMNS.items():
+        if path in file:
+            result[f"{column}_columns"] = plain(file[path][()])
     if "trace/bound" in file and len(file["trace/bound"]):
         result["bound"] = plain(file["trace/bound"][-1])
         result["iterations"] = len(file["trace/bound"])
@@ -287,6 +308,11 @@ def fitted_sections(
     for name, each in trace.items():
         sections[f"trace/{name}"] = np.array(each, int if name == "evaluations" else float)
     return sections
+
+
+def column_section(columns: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Return the names of columns, by "x" and "y", of a model file or a result."""
+    return {COLUMNS[column][0]: names for column, names in columns.items()}
 
 
 def checkpoint_section(

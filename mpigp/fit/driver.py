@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from mpigp.data.columns import listed
 from mpigp.data.datasets import DataSets
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, discard_parts, stamp
@@ -68,6 +69,7 @@ class Driver:
         self.lost: list[int] = []  # the ranks (of MPI_COMM_WORLD) that are not in `comm` any more
         self.peak_memory, self.streamed = 0, False  # the largest of a rank, and whether rows stayed in their file
         self.made: dict[str, str] = {}  # how the model was made, for the attributes of its file
+        self._data: str | None = None  # the fingerprint of the rows
         self._failed_at = 0.0  # when the first of the ranks failed that have not been recovered from
         self._before = stamp(run.output) if run.output else None  # a file that differs is of this run
 
@@ -159,7 +161,7 @@ class Driver:
         assert q is not None
         numbers = row_numbers(options, q, sets.d, self._keeps_copies)
         choice = memory.choose(self.comm, "all" if options.missing else asked, 8 * own.rows * numbers)
-        self._where, self._q = sets.where, q
+        self._where, self._q, self._columns = sets.where, q, sets.columns
         with raise_on_all_ranks(self.comm):
             X, Y = sets.rows(own, choice.stream, options.missing)
         if not choice.stream:
@@ -174,7 +176,15 @@ class Driver:
         try:
             prepared = prepare(X, Y, self.options, resuming=saved or holders is not None)
         except EmptyColumn as error:
-            raise InputError(f"{self._where}{error}") from error
+            names = self._columns.get("y")
+            named = EmptyColumn(error.column, listed([names[error.column]])) if names else error
+            raise InputError(f"{self._where}{named}") from error
+        prepared = prepared._replace(columns=self._columns)
+        with raise_on_all_ranks(self.comm):
+            if self._data not in (None, prepared.identity["data"]):
+                where = self._where or "the data: "
+                raise InputError(f"{where}has changed since this run began to read it: start it again")
+        self._data = prepared.identity["data"]
         if holders is not None and self.partners is not None:
             self.partners.restore(self.comm, prepared.fit, holders)
         elif saved:
