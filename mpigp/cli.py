@@ -16,8 +16,8 @@ from mpigp.commands import COMMANDS, in_options
 from mpigp.errors import BAD_INPUT, InputError
 from mpigp.launch.stdio import open_outlets
 from mpigp.mpi.marks import DONE, ENDED, FOLDER, MET, mark
-from mpigp.mpi.processes import can_survive, default_threads, end_with_parent, launched_rank, say
-from mpigp.mpi.signals import SIGNALS, abort, listen
+from mpigp.mpi.processes import RANK_VARIABLES, can_survive, default_threads, end_with_parent, launched_rank, say
+from mpigp.mpi.signals import SIGNALS, abort, early_signals, listen
 
 if TYPE_CHECKING:
     from mpigp.types import Comm
@@ -142,8 +142,8 @@ def read_toml(path: str) -> dict[str, Any]:
 def execute(argv: list[str]) -> int:
     """Run one command line in this process; return its exit code."""
     rank, comm = launched_rank(os.environ), None
-    if os.environ.get(FOLDER):
-        end_with_parent()  # so that no rank outlives a launcher that was killed
+    if any(name in os.environ for name in (FOLDER, *RANK_VARIABLES[:2])):
+        end_with_parent()  # so that no rank outlives a launcher, which Open MPI's MPI_Abort does not care for
     parser = build_parser([word for word in argv if word in COMMANDS][:1])
     try:
         arguments = parse(argv, parser)
@@ -198,9 +198,10 @@ def start_ranks(argv: list[str], arguments: argparse.Namespace) -> int:
         raise InputError(f"--ranks: is {ranks}, but the machines take {slots}: give each more, like h1:4")
     rest = argv[next(at for at, word in enumerate(argv) if word in COMMANDS) :]
     policy = getattr(arguments, "on_failure", "abort")
-    model = arguments.output if policy != "abort" else None
+    output = getattr(arguments, "output", None)
+    model, folder = output if policy != "abort" else None, os.path.dirname(output or "") or "."
     restarts = RESTARTS if policy == "recover" else 0
-    return Launch(ranks, getattr(arguments, "threads", 1), rest, model, restarts, hosts).run()
+    return Launch(ranks, getattr(arguments, "threads", 1), rest, model, restarts, hosts, folder).run()
 
 
 def finish(arguments: argparse.Namespace, comm: Comm | None, figures: dict[str, Any]) -> int:
@@ -230,7 +231,8 @@ def main(argv: list[str] | None = None) -> NoReturn:
     try:
         code = execute(words)
     except KeyboardInterrupt:
-        say("interrupted")
+        if launched_rank(os.environ) == 0:
+            say("interrupted")
         mark(DONE, "1")
         abort(1)
         code = 1
@@ -243,10 +245,19 @@ def hear_signals(words: list[str]) -> None:
     """Prepare for signals: a fit saves and stops, and other commands are interrupted, and leave no half of a file."""
     place = next((at for at, word in enumerate(words) if word in COMMANDS), len(words))
     if any(word.partition("=")[0] in ("--ranks", "--hosts", "--hostfile") for word in words[:place]):
-        return  # the launcher has ways of its own
+        for each in SIGNALS:  # until the launcher can forward them
+            signal.signal(each, lambda number, frame: early_signals.append(number))
+        return
     if words[place : place + 1] == ["fit"]:
         listen("was received before there was anything to save: go on with --resume",
                "was received again: --resume goes on from the last checkpoint")  # fmt: skip
         return
     for each in SIGNALS:
-        signal.signal(each, signal.default_int_handler)
+        signal.signal(each, interrupt)
+
+
+def interrupt(number: int, frame: object) -> NoReturn:
+    """Interrupt the command, once: some senders send a signal twice."""
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mpigp.errors import STOPPED, InputError
@@ -22,7 +22,7 @@ from mpigp.files.atomic import discard_parts, stamp
 from mpigp.launch.hosts import Host, answering
 from mpigp.mpi import marks
 from mpigp.mpi.processes import RANK_VARIABLES, end_with_parent, environments, launched_rank, say, status
-from mpigp.mpi.signals import IMPATIENT, SAME, SIGNALS
+from mpigp.mpi.signals import IMPATIENT, SAME, SIGNALS, early_signals
 
 STARTS = 2  # more, of a launcher that could not start a single rank
 START = 300.0  # seconds for ranks to come up: minutes on a cluster whose disks are busy
@@ -102,14 +102,16 @@ def rank_command(arguments: list[str]) -> list[str]:
 class Launch:
     """Starts of `mpigp ARGUMENTS` on this many ranks, until one of them ends.
 
-    model : what the command writes, and a fit its checkpoints with it
+    model : what a fit writes, and its checkpoints with it; None for other commands, and where none are to be kept
     restarts : where more than none, the job outlives dead ranks where the MPI can; and if it dies as a whole all the
         same, it is started again so many times, from its last checkpoint or from the beginning
     hosts : the machines; none for this one, or for the scheduler's
+    folder : one that all machines see
     """
 
     def __init__(self, ranks: int, threads: int, arguments: list[str], model: str | None = None, restarts: int = 0,
-                 hosts: Sequence[Host] = ()) -> None:  # fmt: skip
+                 hosts: Sequence[Host] = (), folder: str = ".") -> None:  # fmt: skip
+        self.folder = folder if os.path.isdir(folder) else "."
         self.ranks, self.threads, self.arguments = ranks, threads, list(arguments)
         self.model, self.restarts, self.hosts, self.survive = model, restarts, list(hosts), restarts > 0
         self.mpiexec = find_mpiexec()
@@ -118,7 +120,7 @@ class Launch:
 
     def run(self) -> int:
         """Run it to its end; return the exit code."""
-        job, starts = Job(self._shared), STARTS
+        job, starts = Job(os.path.abspath(self.folder) if self.hosts or elsewhere(os.environ) else None), STARTS
         while True:
             code = job.run(self._command())
             if self.model is not None and code != 0:
@@ -158,12 +160,6 @@ class Launch:
         say(f"the job died: starting it again {'from its checkpoint' if saved else 'from the beginning'}{place}")
         return True
 
-    @property
-    def _shared(self) -> str | None:
-        """The folder in which all machines of the job see the ranks' marks; None where there is one machine."""
-        several = bool(self.hosts) or os.environ.get("SLURM_JOB_NUM_NODES", "1") != "1"
-        return str(Path(self.model or "model").absolute().parent) if several else None
-
     def _command(self) -> list[str]:
         slots = sum(host.slots for host in self.hosts)
         ranks = min(self.ranks, slots) if self.hosts else self.ranks
@@ -171,6 +167,12 @@ class Launch:
         options = flags(self.version, ranks, self.threads, cores, os.geteuid() == 0, self.survive)
         options += host_flags(self.version, self.hosts, os.environ)
         return [self.mpiexec, *options, "-n", str(ranks), *rank_command(self.arguments)]
+
+
+def elsewhere(environment: Mapping[str, str]) -> bool:
+    """Return whether all ranks may be on other machines: in a job of a scheduler, but for Slurm's on this one alone."""
+    here = environment.get("SLURM_JOB_NUM_NODES") == "1" and "SLURMD_NODENAME" in environment
+    return any(name in environment for name in SCHEDULED) and not here
 
 
 class Job:
@@ -188,12 +190,8 @@ class Job:
         self._process: subprocess.Popen[str] | None = None
         for each in SIGNALS:
             signal.signal(each, self._forward)
-
-    @property
-    def _elsewhere(self) -> bool:
-        """Whether all ranks may be on other machines: in a job of a scheduler, but for Slurm's on this one alone."""
-        here = os.environ.get("SLURM_JOB_NUM_NODES") == "1" and "SLURMD_NODENAME" in os.environ
-        return self.shared is not None or (any(name in os.environ for name in SCHEDULED) and not here)
+        for number in early_signals:
+            self._forward(number, None)
 
     def _forward(self, number: int, frame: object) -> None:
         """Have the ranks save and stop: mpiexec forwards SIGUSR1; others end the ranks. The second ends the job."""
@@ -209,33 +207,37 @@ class Job:
         """Run it to its end; return the exit code, 128 + its number for a signal."""
         self.died = self.began = self._seen = False
         environment = {name: value for name, value in os.environ.items() if name not in RANK}
-        with tempfile.TemporaryDirectory(prefix=".mpigp-", dir=self.shared, ignore_cleanup_errors=True) as folder:
-            with subprocess.Popen(
+        with marks_folder(self.shared) as folder:
+            self._process = process = subprocess.Popen(
                 command, env=environment | {marks.FOLDER: folder}, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
                 text=True, errors="replace", preexec_fn=apart,
-            ) as process:  # fmt: skip
-                self._process = process
-                if self._unsent:  # it came before there was somebody to send it to
-                    process.send_signal(signal.SIGUSR1)
-                    self._unsent = False
-                watch = threading.Thread(target=self._watch, args=(process, folder), daemon=True)
-                watch.start()
-                reader = threading.Thread(target=retell, args=(process,), daemon=True)
-                reader.start()
-                process.wait()
-                watch.join()
-                reader.join(PATIENCE)  # not for ever: what mpiexec has started may hold the pipe
-                self._process = None
-            self.began = bool(os.listdir(folder)) or (self._elsewhere and not self._seen)
-            word = marks.last_word(folder)
-            if word == STOPPED and not self.signal and process.returncode != STOPPED:
+            )  # fmt: skip
+            if self._unsent:  # it came before there was somebody to send it to
+                process.send_signal(signal.SIGUSR1)
+                self._unsent = False
+            watch = threading.Thread(target=self._watch, args=(process, folder), daemon=True)
+            watch.start()
+            reader = threading.Thread(target=retell, args=(process,), daemon=True)
+            reader.start()
+            process.wait()
+            self._process = None
+            watch.join()
+            reader.join(PATIENCE)
+            self.began = bool(os.listdir(folder)) or (self._may_be_elsewhere and not self._seen)
+            word, early = marks.last_word(folder)
+            if early and not self.signal and process.returncode != STOPPED:
                 word = None  # mpiexec's own signal, by which it ends the ranks when one has died
             self.died = word is None
-            if self.died or self.quits:
-                kill_all(folder)  # that a launcher that was killed has left behind
+            if self.died or self.quits or reader.is_alive():
+                kill_all(folder)  # that a killed mpiexec has left behind; it may hold the pipe
+            reader.join(PATIENCE)
         if word is not None:
             return word
         return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+    @property
+    def _may_be_elsewhere(self) -> bool:
+        return self.shared is not None or elsewhere(os.environ)
 
     def _watch(self, process: subprocess.Popen[str], folder: str) -> None:
         """End a job that does not end by itself: one to quit, one behind its last word, and one that did not come up.
@@ -251,7 +253,7 @@ class Job:
                 ranks |= ranks_with(folder)
                 met = self._came_up(ranks, folder)
                 late = now > began + START
-                met = met or (late and self._elsewhere and not ranks)
+                met = met or (late and self._may_be_elsewhere and not ranks)
                 over = -LAST if (late and not met) or lost(ranks, folder) else 0.0
             if self.quits or (over and now > over + LAST):
                 end(process, folder)
@@ -262,6 +264,19 @@ class Job:
         """Return whether all ranks of this machine that were seen have met the others, or ended."""
         self._seen = bool(ranks)
         return self._seen and not without_mark(ranks.values(), folder)
+
+
+@contextmanager
+def marks_folder(shared: str | None) -> Iterator[str]:
+    """Yield a new folder for marks, in one that all machines see; where there is one machine, among temporary ones."""
+    try:
+        folder = tempfile.mkdtemp(prefix=".mpigp-", dir=shared)
+    except OSError as error:
+        raise InputError(f"{shared}: the ranks cannot leave marks there ({error.strerror}): make it writable") from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def apart() -> None:

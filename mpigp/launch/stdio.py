@@ -43,5 +43,7 @@ def open_outlets() -> None:
     """Replace standard output and error of this process by outlets."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is not None and not isinstance(stream, Outlet):  # None: closed from the beginning
+        if stream is None:  # closed from the beginning
+            stream = open(os.devnull, "w")  # noqa: SIM115
+        if not isinstance(stream, Outlet):
             setattr(sys, name, Outlet(stream))

@@ -3,6 +3,7 @@
 import math
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,11 +15,12 @@ from threadpoolctl import threadpool_info
 
 from mpigp import native
 from mpigp.errors import InputError
-from mpigp.mpi.marks import DONE, mark
+from mpigp.mpi.marks import DONE, FAILED, mark
 from mpigp.mpi.processes import SIZE_VARIABLES, described, say
 from mpigp.mpi.startup import initialize
 from mpigp.types import Comm, Floats
 
+ABORTING = 5.0  # seconds at most for MPI_Abort, which waits for machines that do not answer
 NOTICE = 1.0  # seconds, after which a death is known to everyone
 LEAST_CORES = {"baseline": "Prescott", "avx2": "Haswell", "avx512": "SkylakeX"}  # OpenBLAS's, that have each
 
@@ -45,8 +47,12 @@ def world() -> Comm:
         if comm.size > 1 and isinstance(error, MPI.Exception):
             time.sleep(NOTICE)  # where another rank was killed, the launcher ends this one, and knows why
         say(f"rank {comm.rank}: {described(error, trace)}")
-        mark(DONE, "1")
+        failed = comm.size > 1 and isinstance(error, MPI.Exception)  # as a rule because another rank has died
+        mark(FAILED if failed else DONE, "1")
         if comm.size > 1:
+            timer = threading.Timer(ABORTING, os._exit, [1])
+            timer.daemon = True
+            timer.start()
             comm.Abort(1)
         sys.stdout.flush()
         os._exit(1)  # at once: HDF5 crashes when it ends with a file that it could not close

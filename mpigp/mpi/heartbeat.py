@@ -64,6 +64,13 @@ def start_time(process: int) -> int:
     return getattr(status(process), "started", -1)
 
 
+def number_of(host: bytes) -> str:
+    """Return the IP address of a host, empty where its name has none: to find it in every heartbeat takes too long."""
+    with suppress(OSError):
+        return socket.gethostbyname(host.decode())
+    return ""
+
+
 class Heartbeat:
     """Sends this rank's heartbeats and kills the ranks before it without one for `timeout` seconds, until `close`.
 
@@ -93,6 +100,7 @@ class Heartbeat:
         self._heard: dict[int, float] = {}
         self._lock, self._closing = threading.Lock(), threading.Event()
         self._rings = neighbors(self._all, self.own)
+        self._numbers = {host: number_of(host) for host in {each.host for each in self._all} - {self.own.host}}
         self._thread = threading.Thread(target=self._monitor, daemon=True)
         if self.timeout:
             self._send()  # the first, before anything can go wrong
@@ -129,9 +137,10 @@ class Heartbeat:
     def _send(self, last: bool = False) -> None:
         message = MESSAGE.pack(self._token, self.own.rank, last)
         for _, behind in self._rings:
-            host = "127.0.0.1" if behind.host == self.own.host else behind.host.decode()
+            host = "127.0.0.1" if behind.host == self.own.host else self._numbers[behind.host]
             with suppress(OSError):
-                self._socket.sendto(message, (host, behind.port))
+                if host:
+                    self._socket.sendto(message, (host, behind.port))
 
     def _listen(self) -> None:
         """Note the ranks whose heartbeats arrived, as of now: this rank itself may have been stopped meanwhile."""

@@ -8,6 +8,7 @@ from mpigp.mpi.processes import launched_rank
 
 FOLDER = "MPIGP_STARTED"  # the variable that names the folder
 MET, ENDED = "met", "ended"  # of each rank: it has met the others; it ends in good order
+EARLY = "early"  # behind the exit code: a signal stopped the job before there was anything to save
 DONE, FAILED = "done", "failed"  # of the job: its exit code, by the rank that has the last word; it cannot go on
 
 
@@ -20,8 +21,14 @@ def mark(event: str, text: str = "") -> None:
             file.write(text)
 
 
-def last_word(folder: str) -> int | None:
-    """Return the exit code that the job's last word tells; None where it left none."""
+def marked(event: str) -> bool:
+    """Return whether a mark of the job has been left."""
+    return os.path.exists(os.path.join(os.environ.get(FOLDER) or os.devnull, event))
+
+
+def last_word(folder: str) -> tuple[int | None, bool]:
+    """Return the exit code that the job's last word tells, None where it left none, and whether it was EARLY."""
     with suppress(OSError, ValueError):
-        return int(Path(folder, DONE).read_text())
-    return None
+        code, _, early = Path(folder, DONE).read_text().partition(" ")
+        return int(code), early == EARLY
+    return None, False

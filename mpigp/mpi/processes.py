@@ -35,8 +35,9 @@ def can_survive(environment: Mapping[str, str] = os.environ) -> bool:
 
 def say(text: str) -> None:
     """Write a line to standard error in one call: mpiexec may insert a line of its own between two."""
-    sys.stderr.write(f"mpigp: {text}\n")
-    sys.stderr.flush()
+    with suppress(OSError):  # a full disk: what is said is worth less than what is done
+        sys.stderr.write(f"mpigp: {text}\n")
+        sys.stderr.flush()
 
 
 def described(error: BaseException, trace: TracebackType | None) -> str:
@@ -99,5 +100,5 @@ def end_with_parent() -> None:
 
     parent = os.getppid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
+    if os.getppid() != parent:  # it has ended meanwhile
         os._exit(1)

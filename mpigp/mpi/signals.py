@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from mpigp.errors import STOPPED
-from mpigp.mpi.marks import DONE, mark
+from mpigp.mpi.marks import DONE, EARLY, mark, marked
 from mpigp.mpi.processes import launched_rank, say
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
@@ -51,20 +51,21 @@ class StopSignals:
         if not self.received:
             self.received, self._first = number, time.monotonic()
             if not self.savable:
-                self._end(f"{name} {self.early}", STOPPED)
+                self._end(f"{name} {self.early}", STOPPED, f"{STOPPED} {EARLY}")
         elif number in IMPATIENT and time.monotonic() > self._first + SAME:
-            self._end(f"{name} {self.again}", 1)
+            self._end(f"{name} {self.again}", 1, "1")
 
-    def _end(self, line: str, code: int) -> None:
+    def _end(self, line: str, code: int, word: str) -> None:
         """End the job; rank 0 says why, or another rank where it is the only one with the signal."""
-        if launched_rank(os.environ):
-            time.sleep(NOTICE)
-        say(line)
-        self.clean_up()
-        mark(DONE, str(code))
-        timer = threading.Timer(NOTICE, os._exit, [code])
+        timer = threading.Timer(3 * NOTICE, os._exit, [code])  # should any of this not return
         timer.daemon = True
         timer.start()
+        if launched_rank(os.environ):
+            time.sleep(NOTICE)
+        if not marked(DONE):
+            say(line)
+        mark(DONE, word)
+        self.clean_up()
         abort(code)
         os._exit(code)
 
@@ -77,6 +78,8 @@ def abort(code: int) -> None:
 
 
 _heard: list[StopSignals] = []
+early_signals: list[int] = []
+"""Stop signals that came before a launcher could forward them."""
 
 
 def listen(early: str, again: str) -> None:

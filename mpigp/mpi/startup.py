@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 
 from mpigp.mpi.marks import FAILED, mark
-from mpigp.mpi.processes import RANK_VARIABLES, can_survive, children, end_with_parent, launched_rank, say
+from mpigp.mpi.processes import RANK_VARIABLES, can_survive, children, launched_rank, say
 from mpigp.mpi.signals import stop_signals
 
 LIMIT = "MPIGP_INIT_TIMEOUT"  # the variable with the seconds that MPI_Init may take
@@ -27,9 +27,6 @@ SLOW = 10.0  # seconds for a launcher to start all ranks of a machine
 def initialize() -> None:
     """Initialize MPI, unless the script has done so."""
     import mpi4py
-
-    if any(name in os.environ for name in RANK_VARIABLES):
-        end_with_parent()  # Open MPI's MPI_Abort leaves ranks behind that are in no call of MPI
 
     if "mpi4py.MPI" not in sys.modules:
         mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
@@ -59,10 +56,12 @@ def _watch(done: threading.Event) -> None:
     limit = float(os.environ.get(LIMIT) or SECONDS)
     wanted = next((int(os.environ[name]) for name in LOCAL_SIZES if os.environ.get(name, "").isdigit()), 0)
     ranks: dict[int, int] = {}  # of this machine, by process
+    # Others end the ranks themselves; the children of a script around this rank are not the other ranks.
+    sees_others = can_survive() and _rank(os.getppid()) is None
     while not done.wait(LOOK):
         seconds, there = time.monotonic() - began, children(os.getppid())
         ranks |= {each: rank for each in there - set(ranks) if (rank := _rank(each)) is not None}
-        if os.getpid() not in there or not can_survive():  # the kernel does not tell, or the launcher ends the others
+        if os.getpid() not in there or not sees_others:  # or the kernel does not tell
             ranks.clear()
         gone = {rank for process, rank in ranks.items() if process not in there}
         if gone or (ranks and len(ranks) < wanted and seconds > SLOW):

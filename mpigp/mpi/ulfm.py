@@ -27,12 +27,11 @@ import threading
 import time
 
 from mpigp.errors import GIVEN_UP, InputError
-from mpigp.mpi.communicator import NOTICE
+from mpigp.mpi.communicator import ABORTING, NOTICE
 from mpigp.mpi.marks import FAILED, mark
 from mpigp.mpi.processes import can_survive, say
 from mpigp.types import Comm
 
-ABORTING = 5.0  # seconds at most for MPI_Abort, which waits for machines that do not answer
 SHRINKING = 20.0  # seconds at most for MPI_Comm_shrink, which usually takes milliseconds
 
 
@@ -131,7 +130,7 @@ def finalize_in_time(seconds: float = 10.0) -> None:
     def watch() -> None:
         ending.wait()
         time.sleep(seconds)
-        os._exit(0)  # the output is written
+        os._exit(int(hasattr(sys, "last_type")))  # the output is written; 1 behind an exception that nobody caught
 
     def end() -> None:
         from mpi4py import MPI

@@ -236,8 +236,15 @@ def test_the_exit_code_is_that_of_the_last_word(handlers: None, code: int, word:
     said = "" if word is None else f'printf {word} > "$MPIGP_STARTED/done"; '
     job = Job()
     found = job.run(["sh", "-c", f'touch "$MPIGP_STARTED/met.0"; {said}exit {code}'])
-    died = word is None or (word == 75 and code != 75)  # mpiexec ends the ranks by a signal when one has died
-    assert (found, job.died) == (code if died else word, died)
+    assert (found, job.died) == (code if word is None else word, word is None)
+
+
+@pytest.mark.parametrize("code", [75, 143])
+def test_a_stop_that_nobody_asked_for_is_mpiexecs_own(code: int, handlers: None) -> None:
+    """It ends the ranks by a signal when one has died."""
+    job = Job()
+    assert job.run(["sh", "-c", f'printf "75 early" > "$MPIGP_STARTED/done"; exit {code}']) == code
+    assert job.died is (code != 75)
 
 
 @pytest.mark.parametrize("mark", ["done", "failed"])

@@ -327,8 +327,9 @@ def resumed(each: Run, case: Case, code: int, options: list[object]) -> str:
             return f"ranks are left: {each.said[-1000:]}"
         time.sleep(0.05)
     outcome = run(None, *fit(case.inputs, each.output, case.model, *SETTINGS, *options), "--resume")
-    for left in each.output.parent.glob(".*"):  # of a launcher that was killed, and of ranks with it
-        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    if each.process.returncode < 0:
+        for left in each.output.parent.glob(".*"):  # of a launcher that was killed, and of ranks with it
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
     return "" if outcome.code == 0 else f"resumed: {outcome}"
 
 

@@ -15,9 +15,11 @@ import numpy as np
 from mpi4py import MPI
 
 from mpigp.mpi import ulfm as survival
+from mpigp.mpi.processes import end_with_parent
 from mpigp.mpi.ulfm import confirm, is_failure, survivors
 
 if __name__ == "__main__":
+    end_with_parent()
     comm = MPI.COMM_WORLD
     comm.Barrier()
     if comm.rank == 2:

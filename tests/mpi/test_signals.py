@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from mpigp.launch.mpiexec import find_mpiexec, flags
+from mpigp.mpi.processes import RANK_VARIABLES
 from tests.support.fits import differences, fit
 from tests.support.inputs import Inputs, write_inputs
 from tests.support.launching import KILL, LAUNCHERS, ROOT, Outcome, end_session, marked, mpi_version, run, several
@@ -67,7 +68,7 @@ class Running(NamedTuple):
 def is_rank(process: int) -> bool:
     """Return whether a process has a rank's number in its environment."""
     with suppress(OSError):
-        return b"OMPI_COMM_WORLD_RANK=" in Path(f"/proc/{process}/environ").read_bytes()
+        return any(f"{name}=".encode() in Path(f"/proc/{process}/environ").read_bytes() for name in RANK_VARIABLES[:2])
     return False
 
 
