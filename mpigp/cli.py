@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from mpigp import __version__
 from mpigp.commands import COMMANDS, in_options
-from mpigp.errors import BAD_INPUT, InputError
+from mpigp.errors import BAD_INPUT, FAILED, InputError, OutputError
 from mpigp.launch.stdio import open_outlets
-from mpigp.mpi.processes import ENDED, MET, can_survive, default_threads, launched_rank, mark, say
+from mpigp.mpi.processes import ENDED, MET, can_survive, default_threads, launched_rank, mark, printable, say
 
 if TYPE_CHECKING:
     from mpigp.types import Comm
@@ -114,6 +114,8 @@ def configured(argv: list[str], parser: Parser) -> list[str]:
             options += [f"--{key}"] if value else []
         else:
             text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            if "\0" in text:
+                raise InputError(f"{path}: {key}: holds the character NUL: remove it")
             options += [f"--{key}={text}"]
     return [*argv[:behind], *options, *argv[behind:]]
 
@@ -153,14 +155,14 @@ def execute(argv: list[str]) -> int:
             return 0  # one process is enough
         mark(MET)
         return finish(arguments, comm, module.run(arguments, comm))
-    except InputError as error:
+    except (InputError, OutputError) as error:
         if rank == 0:
-            say(in_options(str(error), find_command(argv, parser)[1].options()))
+            say(printable(in_options(str(error), find_command(argv, parser)[1].options())))
         elif comm is None:
             return 0  # a rank that fails ends the job: rank 0, which prints the line, shall be the one
         if comm is not None:
             comm.Barrier()  # not before the line above is printed
-        return BAD_INPUT
+        return BAD_INPUT if isinstance(error, InputError) else FAILED
 
 
 def parse(argv: list[str], parser: Parser) -> argparse.Namespace:
@@ -171,8 +173,17 @@ def parse(argv: list[str], parser: Parser) -> argparse.Namespace:
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
         find_command(words, parser)[1].error(f"unrecognized arguments: {' '.join(unknown)}")
+    check_config(arguments)
     arguments.command_line = shlex.join([parser.prog, *words])
     return arguments
+
+
+def check_config(arguments: argparse.Namespace) -> None:
+    """Refuse to write the outputs over the configuration file."""
+    config = arguments.config
+    for path in (getattr(arguments, "output", None), getattr(arguments, "metrics", None)):
+        if config and path and os.path.exists(path) and os.path.exists(config) and os.path.samefile(path, config):
+            raise InputError(f"{path}: is the file of --config: choose another output path")
 
 
 def start_ranks(argv: list[str], arguments: argparse.Namespace) -> int:

@@ -6,7 +6,15 @@ from pathlib import Path
 
 from tests.support.launching import ROOT
 
-BESIDE = {"benchmarks", "docs", "experiments", "recorded", "slurm", "support"}  # what is tested, or helps, beside it
+BESIDE = {
+    "benchmarks",
+    "docs",
+    "experiments",
+    "fuzz",
+    "recorded",
+    "slurm",
+    "support",
+}  # what is tested, or helps, beside it
 
 
 def packages(top: Path) -> set[Path]:

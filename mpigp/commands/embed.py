@@ -2,17 +2,18 @@
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import h5py
+import numpy as np
 
 from mpigp.chunks import share
 from mpigp.data.hdf5 import dataset, read_rows, reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable
 from mpigp.files.gather import write
-from mpigp.files.model_file import LATENT, open_model, section
+from mpigp.files.model_file import FITTED, KERNEL, LATENT, open_model, section
 from mpigp.gp.embedding import Candidates, embed
 from mpigp.gp.posterior import Posterior
 from mpigp.mpi.communicator import raise_on_all_ranks
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("new", metavar="NEW", help="HDF5 file with /Y (n, d); NaN entries are missing")
     add("-o", "--output", required=True, metavar="FILE", help="the HDF5 file to write")
     add("--y", default="Y", metavar="NAME", help="dataset of the outputs (default Y)")
+    add("--kernel", metavar="NAME", help=KERNEL)
 
 
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
@@ -40,6 +42,7 @@ def apply(arguments: argparse.Namespace, comm: Comm, method: Callable, done: str
     """Read, apply `embed` or `reconstruct` of mpigp.gp.embedding, and write what it returns."""
     n, posterior, candidates, Y = read(arguments, comm)
     result, seconds = timed(comm, method, posterior, candidates, Y, arguments.threads)
+    check_finite(comm, arguments.model, result)
     rows = {name: DistributedRows(comm, n, values) for name, values in result._asdict().items()}
     write(arguments.output, comm, section(LATENT, (rows.pop("mu"), rows.pop("S"))) | rows if "mu" in rows else rows)
     if comm.rank == 0:
@@ -51,9 +54,17 @@ def timed(comm: Comm, method: Callable, *arguments: Any) -> tuple[Any, float]:
     """Return what a method returns, and the seconds from its beginning on all ranks to its end on all."""
     comm.Barrier()
     start = time.perf_counter()
-    result = method(*arguments)
+    with np.errstate(all="ignore"):  # `check_finite` is next
+        result = method(*arguments)
     comm.Barrier()
     return result, time.perf_counter() - start
+
+
+def check_finite(comm: Comm, model: str, results: Iterable[Floats]) -> None:
+    """Refuse a model of which numbers come that are not finite, on any rank."""
+    with raise_on_all_ranks(comm):
+        if not all(np.isfinite(values).all() for values in results):
+            raise InputError(f"{model}: its predictions are not finite: {FITTED}")
 
 
 def read(arguments: argparse.Namespace, comm: Comm) -> tuple[int, Posterior, Candidates, Floats]:
@@ -62,7 +73,7 @@ def read(arguments: argparse.Namespace, comm: Comm) -> tuple[int, Posterior, Can
         if comm.rank == 0:
             check_writable(arguments.output, arguments.model, arguments.new)
         with open_model(arguments.model) as model:
-            posterior = model.posterior()
+            posterior = model.posterior(arguments.kernel)
             if posterior.model != "gplvm":
                 raise InputError(f"{arguments.model}: is a {posterior.model} model: only a GPLVM has latent points")
             candidates = model.candidates()

@@ -7,12 +7,12 @@ import h5py
 import numpy as np
 
 from mpigp.chunks import Share, share
-from mpigp.commands.embed import rows_for, timed
+from mpigp.commands.embed import check_finite, rows_for, timed
 from mpigp.data.hdf5 import dataset, read_rows, reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable
 from mpigp.files.gather import write
-from mpigp.files.model_file import open_model
+from mpigp.files.model_file import KERNEL, open_model
 from mpigp.gp.posterior import JOINT_ROWS, Posterior
 from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows, scores
@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=0, metavar="S", help="of the draws (default 0)")
     add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
     add("--y", metavar="NAME", help="dataset of the outputs to score against (default Y, if there)")
+    add("--kernel", metavar="NAME", help=KERNEL)
 
 
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
         if comm.rank == 0:
             check_writable(arguments.output, arguments.model, arguments.new)
         with open_model(arguments.model) as model:
-            posterior = model.posterior()
+            posterior = model.posterior(arguments.kernel)
         with reading(arguments.new) as file:
             n, X, X_variance, Y = read(arguments, file, posterior, comm)
             everything = read_rows(file[arguments.x], 0, n) if arguments.samples and comm.rank == 0 else None
@@ -52,6 +53,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
         prediction, seconds = timed(comm, posterior.predict, X, arguments.threads)
     else:
         prediction, seconds = timed(comm, posterior.predict_uncertain, X, X_variance, arguments.threads)
+    check_finite(comm, arguments.model, prediction)
     figures: dict[str, Any] = {"n": n, "seconds": seconds, "ranks": comm.size, "threads": arguments.threads}
     if Y is not None:
         figures |= scores(comm, n, prediction, Y)

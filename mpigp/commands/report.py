@@ -9,7 +9,7 @@ from mpigp.data.datasets import find
 from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
-from mpigp.files.model_file import ModelFile, open_model
+from mpigp.files.model_file import KERNEL, ModelFile, open_model
 from mpigp.report.comparison import predictions, read_labels
 from mpigp.report.figures import Figures
 from mpigp.report.fitted import read_fitted, read_metrics
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--x", metavar="NAME", help="regression: dataset of the inputs (default X)")
     add("--y", metavar="NAME", help="dataset of the outputs (default Y)")
     add("--metrics", metavar="FILE.jsonl", help="what `mpigp fit --metrics` wrote")
+    add("--kernel", metavar="NAME", help=KERNEL)
 
 
 def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def compared(report: Report, arguments: argparse.Namespace, model: ModelFile) ->
                 differ = f"has {item.shape[1]} columns, the model {width}"
                 raise InputError(f"{arguments.data}: {item.name}: {differ}: give data like those it was learned from")
         if regression:
-            return report._replace(predictions=predictions(model.posterior(), data))
+            return report._replace(predictions=predictions(model.posterior(arguments.kernel), data))
         assert fitted.latent is not None
         if data.n != fitted.n:
             differ = f"has {data.n} rows, the model {fitted.n}"

@@ -9,10 +9,14 @@ from typing import Any
 import h5py
 import numpy as np
 
+from mpigp.data.declared import check_declared
 from mpigp.errors import InputError
 from mpigp.types import Floats
 
 BLOCK_BYTES = 2**23
+DAMAGE = (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError, MemoryError,
+          SystemError)  # fmt: skip
+"""What h5py raises on a damaged file, and what comes of values of other types than they should have."""
 LARGEST = 1e100  # the sum of squares of as many rows as there can be is still a number
 
 
@@ -30,7 +34,21 @@ def reading(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
     with h5py_errors(str(path)):
         handle = h5py.File(path, "r")
     with handle:
+        refuse_other_files(handle)
         yield handle
+
+
+def refuse_other_files(file: h5py.File) -> None:
+    """Refuse a file that has links to other files, which HDF5 would open, whatever they are."""
+
+    def other(name: bytes, link: Any) -> bytes | None:
+        return None if link.type in (h5py.h5l.TYPE_HARD, h5py.h5l.TYPE_SOFT) else name
+
+    with h5py_errors(file.filename):
+        found = file.id.links.visit(other, info=True)
+    if found is not None:
+        where = f"{file.filename}: /{plain(found)}"
+        raise InputError(f"{where}: is a link to another file: copy the dataset here, or name the other file")
 
 
 @contextmanager
@@ -40,8 +58,9 @@ def h5py_errors(where: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (OSError, RuntimeError, KeyError, ValueError) as error:
-        raise InputError(f"{where}: cannot be read: {' '.join(str(error).split())}: is the file whole?") from error
+    except DAMAGE as error:
+        reason = plain(" ".join(str(error).split())) or type(error).__name__
+        raise InputError(f"{where}: cannot be read: {reason}: is the file whole?") from error
 
 
 def dataset(file: h5py.File, name: str, ndim: int, remedy: str) -> h5py.Dataset:
@@ -50,7 +69,7 @@ def dataset(file: h5py.File, name: str, ndim: int, remedy: str) -> h5py.Dataset:
     with h5py_errors(where):
         item = file.get(name)
         if isinstance(item, h5py.Dataset):
-            item.dtype  # noqa: B018 - h5py decodes it now
+            check_storage(item)
     if not isinstance(item, h5py.Dataset):
         raise InputError(f"{where}: there is no such dataset: {remedy}")
     if item.shape is None or item.ndim != ndim:
@@ -59,6 +78,16 @@ def dataset(file: h5py.File, name: str, ndim: int, remedy: str) -> h5py.Dataset:
     if item.dtype.kind not in "fiu":
         raise InputError(f"{where}: holds {item.dtype}, not real numbers: store float64 or float32")
     return item
+
+
+def check_storage(item: h5py.Dataset) -> None:
+    """Refuse a dataset that lies in other files, or whose declared size its file cannot hold."""
+    where = f"{item.file.filename}: {plain(item.name)}"
+    if item.external:
+        raise InputError(f"{where}: its numbers lie in another file: copy the dataset, for example with h5repack")
+    if not item.is_virtual:
+        filtered = item.id.get_create_plist().get_nfilters() > 0
+        check_declared(where, (item.size or 0) * item.dtype.itemsize, item.file.id.get_filesize(), filtered)
 
 
 def read_rows(item: h5py.Dataset, start: int, stop: int, missing: bool = False) -> Floats:
@@ -87,8 +116,13 @@ def read_all(item: h5py.Dataset) -> Floats:
     """Return a small dataset as float64; NaN and Inf are refused."""
     with h5py_errors(f"{item.file.filename}: {item.name}"):
         values = np.asarray(item[()], np.float64)
+    return require_finite(f"{item.file.filename}: {item.name}", values)
+
+
+def require_finite(where: str, values: Floats) -> Floats:
+    """Return the values of a place in a file; NaN and Inf are refused."""
     if not np.isfinite(values).all():
-        raise InputError(f"{item.file.filename}: {item.name}: holds NaN or Inf: it must be finite")
+        raise InputError(f"{where}: holds NaN or Inf: it must be finite")
     return values
 
 
@@ -100,6 +134,8 @@ def plain(value: Any) -> Any:
         return plain(value.tolist())
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()  # some text cannot be printed
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # JSON has no such number
-    return value if isinstance(value, int | float | str) else str(value)
+    return value if isinstance(value, int | float) else str(value)

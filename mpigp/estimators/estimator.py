@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from mpigp.data.hdf5 import dataset
+from mpigp.data.hdf5 import dataset, h5py_errors
 from mpigp.errors import InputError
 from mpigp.estimators.sources import ArraySets, over_rows
 from mpigp.files.model_file import ModelFile
@@ -127,7 +127,8 @@ class Estimator(BaseEstimator):
         """Learn from whole X and Y, which are checked; for a GPLVM X is None, and NaN in Y are missing entries."""
         self._left = None
         comm = self._comm()
-        driver = Driver(comm, ArraySets(Y, X).open, self._options(len(Y), comm), self._run_options())
+        inputs = [each.file.filename for each in (X, Y) if isinstance(each, h5py.Dataset)]
+        driver = Driver(comm, ArraySets(Y, X).open, self._options(len(Y), comm), self._run_options(), tuple(inputs))
         learned: list[FittedModel] = []
         with threadpool_limits(1):  # of BLAS; afterwards it has as many as before
             driver.run(lambda comm, prepared: learned.append(FittedModel.of(comm, prepared, driver.made)))
@@ -145,7 +146,7 @@ class Estimator(BaseEstimator):
         with learned.open() as model:
             self.Z_, self.variance_, self.alpha_, self.beta_ = model.parameters()
             self.trace_ = Trace(**model.trace())
-            self.posterior_ = model.posterior()
+            self.posterior_ = model.posterior(self.kernel)
         self.n_iter_ = len(self.trace_)
         self.bound_ = self.trace_.bound[-1] if self.n_iter_ else float("nan")
 
@@ -171,13 +172,15 @@ class Estimator(BaseEstimator):
         return {}
 
     @classmethod
-    def _load(cls, model: ModelFile, comm: Comm | None) -> Any:
-        """Return the estimator of a model file."""
+    def _load(cls, model: ModelFile, comm: Comm | None, kernel: str | None) -> Any:
+        """Return the estimator of a model file; a kernel that is not built in is named by the user."""
         written = model.attribute("estimator")
-        given = _given(model) if written is None else json.loads(written)
-        estimator = cls(comm=comm)
-        known = {name: value for name, value in given.items() if name in estimator.get_params(deep=False)}
-        estimator.set_params(**known | {"fixed": tuple(known["fixed"])})
+        estimator = cls(comm=comm, kernel=model.kernel(kernel))
+        with h5py_errors(f"{model.name}: attribute estimator"):
+            given = _given(model) if written is None else dict(json.loads(written))
+            known = estimator.get_params(deep=False).keys() - {*HERE, "kernel"}
+            estimator.set_params(**{name: value for name, value in given.items() if name in known})
+            estimator.set_params(fixed=tuple(map(str, given["fixed"])))
         estimator._take(FittedModel.read(model))
         return estimator
 
@@ -186,7 +189,7 @@ def _given(model: ModelFile) -> dict[str, Any]:
     """Return the parameters of the estimator that would have made a model file of `mpigp fit`."""
     m, q = model.parameters().Z.shape
     given = {"inducing": m, "latent": q, "random_state": int(model.attribute("seed"))}
-    given |= {"jitter": float(model.attribute("jitter")), "kernel": model.model().backend.name}
+    given |= {"jitter": float(model.attribute("jitter"))}
     options = model.identity() or {"fixed": ""}
     return given | options | {"fixed": [name for name in options["fixed"].split(",") if name]}
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from mpigp.fit.objective import Objective
 from mpigp.fit.optimizers import OPTIMIZERS, Optimizer
 from mpigp.fit.options import Settings
@@ -71,6 +73,7 @@ class Fit:
     def evaluations(self) -> int:
         return self._evaluations + int(self.optimizer.evaluations)
 
+    @np.errstate(all="ignore")  # a step to what is not finite fails
     def run(self, handlers: Iterable[Handler] = ()) -> None:
         """Iterate until there is a reason to stop; the handlers are called after every iteration, in this order."""
         began = time.perf_counter()

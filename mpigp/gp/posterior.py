@@ -111,6 +111,15 @@ class Posterior:
             factors[group] = scipy.linalg.qr(root[:, ::-1], mode="r", check_finite=False)[0][::-1, ::-1]
         return factors
 
+    @property
+    def usable(self) -> bool:
+        """Whether L and L_B have inverses, and all numbers that predictions come from are finite."""
+        try:
+            with np.errstate(all="ignore"):
+                return bool(np.isfinite(self.weights).all() and np.isfinite(self.factors).all())
+        except (np.linalg.LinAlgError, ValueError):  # a zero on a diagonal, or what is not finite
+            return False
+
     def inputs(self, X: Floats) -> Floats:
         """Return inputs (n, q) in the model's units."""
         return _units(X, self.x)

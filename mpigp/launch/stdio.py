@@ -40,8 +40,10 @@ class Outlet:
 
 
 def open_outlets() -> None:
-    """Replace standard output and error of this process by outlets."""
+    """Replace standard output and error of this process by outlets, which can write any text."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, Outlet):  # None: closed from the beginning
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")  # for names that the terminal's encoding lacks
             setattr(sys, name, Outlet(stream))
