@@ -79,7 +79,8 @@ class Table(ABC):
     def numbers(self, column: int, values: Any, first: int) -> Floats:
         """Return the fields of a column from row `first` on, which are numbers or text, as numbers."""
         if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
-            return values.astype(np.float64)
+            with np.errstate(all="ignore"):  # bytes that are no number of a type longer than float64
+                return values.astype(np.float64)
         texts = ["" if value is None else str(value) for value in values]
         try:
             if "_" not in "".join(texts):

@@ -1,4 +1,4 @@
-"""A full disk: a fit goes on without its metrics and without a checkpoint, and ends with one line if its model is lost."""
+"""A full disk: a fit goes on without its metrics and its checkpoint, and ends with one line if its model is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutate files and run commands on them: `python -m tests.fuzz --files 500 --seed 1`; exit code 1 where one is at fault."""
+"""Mutate files and run commands on them: `python -m tests.fuzz --files 500 --seed 1`; exit code 1 with faults."""
 
 from __future__ import annotations
 
