@@ -2,6 +2,7 @@
 
 import math
 import os
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +18,7 @@ BLOCK_BYTES = 2**23
 DAMAGE = (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError, MemoryError,
           SystemError)  # fmt: skip
 """What h5py raises on a damaged file, and what comes of values of other types than they should have."""
+SCANNED, HEAP = 2**24, b"GCOL\1\0\0\0"  # bytes, and the signature of a global heap
 LARGEST = 1e100  # the sum of squares of as many rows as there can be is still a number
 
 
@@ -32,10 +34,31 @@ def reading(path: str | os.PathLike[str]) -> Iterator[h5py.File]:
     if not h5py.is_hdf5(path):
         raise InputError(f"{path}: is not an HDF5 file: `mpigp convert` makes one of CSV, NPY, NPZ or Parquet")
     with h5py_errors(str(path)):
+        check_heaps(path)
         handle = h5py.File(path, "r")
     with handle:
         refuse_other_files(handle)
         yield handle
+
+
+def check_heaps(path: str | os.PathLike[str]) -> None:
+    """Refuse a file in which HDF5 would read text for ever: it takes an entry of zeros in a heap for free space of no
+    length. Heaps are looked for at the beginning and the end of a large file."""
+    with open(path, "rb") as file:
+        for start in {0, max(0, os.fstat(file.fileno()).st_size - SCANNED)}:
+            file.seek(start)
+            content = file.read(SCANNED)
+            heap = content.find(HEAP)
+            while heap >= 0:
+                end = min(heap + int.from_bytes(content[heap + 8 : heap + 16], "little"), len(content))
+                entry, length = heap + 16, 16
+                while entry + 16 <= end and length:
+                    used, size = struct.unpack_from("<H6xQ", content, entry)
+                    length = 16 + size + -size % 8 if used else size
+                    entry += length
+                if not length:
+                    raise InputError(f"{path}: is damaged: HDF5 would not come to an end at byte {start + entry}")
+                heap = content.find(HEAP, entry)
 
 
 def refuse_other_files(file: h5py.File) -> None:

@@ -83,9 +83,9 @@ def check_room(path: str | os.PathLike[str], size: int) -> None:
 
 def discard_parts(path: str | os.PathLike[str]) -> None:
     """Delete what processes that were killed have left of `path` beside it."""
-    target = _target(path)
+    target = Path(os.path.realpath(path))
     part = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]+\.part")  # as tempfile names them: without another dot
-    for left in target.parent.iterdir():
+    for left in target.parent.glob(".*.part"):
         if part.fullmatch(left.name):
             left.unlink(missing_ok=True)
 

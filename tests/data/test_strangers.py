@@ -245,3 +245,16 @@ def test_names_that_cannot_be_printed_are_shown(tmp_path: Path, capfd: pytest.Ca
     shown = capfd.readouterr().out
     shown.encode("utf-8")
     assert "\x1b" not in shown and r"two\nlines" in shown
+
+
+def test_a_heap_in_which_hdf5_would_read_for_ever_is_refused(inputs: Inputs, tmp_path: Path, refused) -> None:
+    with h5py.File(inputs.data, "r+") as file:
+        file["Y"].attrs["columns"] = ["first", "second"]
+    command("info", inputs.data)
+    content = bytearray(inputs.data.read_bytes())
+    heap = content.find(b"GCOL")
+    assert heap > 0
+    content[heap + 16 : heap + 32] = bytes(16)  # the header of its first entry
+    inputs.data.write_bytes(content)
+    for words in (["info", inputs.data], learn(inputs.data, tmp_path / "model.h5")):
+        assert f"data.h5: is damaged: HDF5 would not come to an end at byte {heap + 16}" in refused(*words)
