@@ -1,7 +1,7 @@
 """The order of the tests, which of them may run side by side, and where their programs put temporary files."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -79,3 +79,17 @@ def shared_cores() -> Iterator[None]:
 def temporary_files_of_each() -> Iterator[None]:
     with temporary_files():
         yield
+
+
+@pytest.fixture
+def refused(capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command that must end with exit code 2 and one line; return the line."""
+    from mpigp.cli import execute
+
+    def run(*words: object) -> str:
+        capfd.readouterr()
+        assert execute([str(word) for word in words]) == 2
+        (line,) = capfd.readouterr().err.splitlines()
+        return line
+
+    return run

@@ -20,19 +20,6 @@ from tests.support.calling import command
 from tests.support.inputs import Inputs, replace, write_inputs
 
 
-@pytest.fixture
-def refused(capfd: pytest.CaptureFixture[str]):
-    """Run a command that must end with exit code 2 and one line; return the line."""
-
-    def run(*words: object) -> str:
-        capfd.readouterr()
-        assert execute([str(word) for word in words]) == 2
-        (line,) = capfd.readouterr().err.splitlines()
-        return line
-
-    return run
-
-
 def learn(data: Path, output: Path, *options: object, model: str = "regression") -> list[object]:
     latent = ["--latent", 2] if model == "gplvm" else []
     return ["fit", data, "-o", output, "--model", model, *latent, "--inducing", 3, "--max-iter", 2, *options]

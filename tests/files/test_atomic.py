@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from mpigp.cli import execute
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, discard_parts, replacing, stamp
 from tests.support.inputs import write_inputs
@@ -23,19 +22,6 @@ def mode(path: Path) -> int:
 def replace(path: Path, content: str = "new") -> None:
     with replacing(path) as temporary:
         temporary.write_text(content)
-
-
-@pytest.fixture
-def refused(capfd: pytest.CaptureFixture[str]):
-    """Run a command that must end with exit code 2 and one line; return the line."""
-
-    def run(*words: object) -> str:
-        capfd.readouterr()
-        assert execute([str(word) for word in words]) == 2
-        (line,) = capfd.readouterr().err.splitlines()
-        return line
-
-    return run
 
 
 @pytest.mark.parametrize("name", ["t.csv", "symbolic.csv", "hard.csv", "loop/../t.csv"])

@@ -14,7 +14,6 @@ from mpi4py import MPI
 from sklearn.base import clone
 
 import mpigp
-from mpigp.cli import execute
 from mpigp.errors import InputError
 from mpigp.files.model_file import open_model
 from mpigp.gp.statistics import Model, model_of
@@ -305,19 +304,6 @@ def test_a_gradient_that_is_no_number_is_a_failed_evaluation(
 
 
 # Refusals
-
-
-@pytest.fixture
-def refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
-    """Run a command that must end with exit code 2 and one line; return the line."""
-
-    def run(*words: object) -> str:
-        capfd.readouterr()
-        assert execute([str(word) for word in words]) == 2
-        (line,) = capfd.readouterr().err.splitlines()
-        return line
-
-    return run
 
 
 NAMES = {
