@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"added to the diagonal of K_mm / variance (default: the file's, or {DEFAULT_JITTER:g})")  # fmt: skip
 
 
+@np.errstate(all="ignore")  # a bound that is not finite is refused
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     """Evaluate, print the bound, and write the gradients where asked to."""
     with ExitStack() as files:

@@ -129,7 +129,7 @@ def read_metrics(path: str, model: ModelFile) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read: {error.strerror}: check the path of `metrics`") from error
     except InputError:
         raise
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InputError(f"{path}: line {len(iterations) + 1}: is no record of the metrics of a fit") from error
     if not iterations:
         raise InputError(f"{path}: holds no iteration of {model.name}: give the `metrics` of its run")

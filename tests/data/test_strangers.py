@@ -18,6 +18,7 @@ from mpigp.cli import execute
 from mpigp.errors import InputError
 from tests.support.calling import command
 from tests.support.inputs import Inputs, replace, write_inputs
+from tests.support.launching import run
 
 
 def learn(data: Path, output: Path, *options: object, model: str = "regression") -> list[object]:
@@ -228,10 +229,22 @@ def test_names_that_cannot_be_printed_are_shown(tmp_path: Path, capfd: pytest.Ca
         file[b"\xff\xfe"], file["two\nlines"] = 1.0, 2.0
         file.attrs["text"] = np.bytes_(b"\xff")
         file.attrs["unicode"] = "\x1b[2J"
+        file.attrs["greek"] = "β"
     command("info", tmp_path / "odd.h5", "--json")
     shown = capfd.readouterr().out
     shown.encode("utf-8")
     assert "\x1b" not in shown and r"two\nlines" in shown
+    outcome = run(None, "info", tmp_path / "odd.h5", environment={"PYTHONIOENCODING": "ascii"})
+    assert outcome.code == 0 and r"greek = \u03b2" in outcome.stdout
+
+
+def test_names_of_files_need_not_be_text(tmp_path: Path) -> None:
+    table, data = (tmp_path / os.fsdecode(name) for name in (b"\xff.csv", b"\xff.h5"))
+    table.write_text("a,b\n1,2\n3,4\n")
+    outcome = run(None, "convert", table, "-o", data)
+    assert outcome.code == 0, outcome.stderr
+    with h5py.File(data) as file:
+        assert file.attrs["source"] == r"\udcff.csv"
 
 
 def test_a_heap_in_which_hdf5_would_read_for_ever_is_refused(inputs: Inputs, tmp_path: Path, refused) -> None:

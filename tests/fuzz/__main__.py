@@ -55,7 +55,7 @@ def faults_of(outcome: Outcome, before: dict[str, bytes], after: dict[str, bytes
 def attempt(source: Path, folder: Path, seed: int, number: int) -> Trial:
     """Mutate a file, chosen by the seed and the number, in a folder of its own, and run a command that reads it."""
     rng = np.random.default_rng([seed, number])
-    names, weights = list(CASES), np.array(list(WEIGHTS.values()), float)
+    names, weights = list(CASES), np.array(list(WEIGHTS.values()))
     name = names[int(rng.choice(len(names), p=weights / weights.sum()))]
     for path in source.iterdir():
         if path.is_file() and path.name != name and path.suffix == ".h5":

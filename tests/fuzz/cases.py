@@ -57,6 +57,7 @@ CASES: dict[str, list[list[str]]] = {
     "missing_model.h5": [*MODEL, ["fit", "missing.h5", *RESUMED_GPLVM, "--missing"]],
     "result.h5": [["info", "FILE"]],
     "gradients.h5": [["info", "FILE"]],
+    "metrics.jsonl": [["report", "missing_model.h5", "-o", "OUT", "--metrics", "FILE"]],
     "table.csv": [*TABLE, ["convert", "FILE", "-o", "OUT", "--labels", "kind", "--header", "yes"]],
     "table.npy": TABLE,
     "table.npz": [*TABLE, ["convert", "FILE", "-o", "OUT", "--labels", "labels", "--x-columns", "X"]],
@@ -64,4 +65,4 @@ CASES: dict[str, list[list[str]]] = {
     "table.parquet": [*TABLE, ["convert", "FILE", "-o", "OUT", "--labels", "kind"]],
 }
 # How often a file is chosen: those with much to go wrong in them more often.
-WEIGHTS = {name: 3 if "model" in name else 0.5 if name in ("result.h5", "gradients.h5") else 1 for name in CASES}
+WEIGHTS = {name: 3.0 if "model" in name else 0.5 if len(words) == 1 else 1.0 for name, words in CASES.items()}

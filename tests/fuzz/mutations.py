@@ -51,9 +51,14 @@ def choose(rng: Random, options: Any) -> Any:
 
 def mutate(path: Path, rng: Random) -> list[str]:
     """Mutate a file in its place, once to three times; return the names of what was done."""
-    special = {".h5": HDF5, ".csv": [text], ".npy": [npy_header], ".npz": [npz_member], ".parquet": [parquet]}[
-        path.suffix
-    ]
+    special = {
+        ".h5": HDF5,
+        ".csv": [text],
+        ".npy": [npy_header],
+        ".npz": [npz_member],
+        ".parquet": [parquet],
+        ".jsonl": [text],
+    }[path.suffix]
     done = []
     for _ in range(int(choose(rng, [1, 1, 1, 2, 3]))):
         mutation = choose(rng, special if rng.random() < 0.75 else BYTES)
@@ -269,7 +274,7 @@ FIELDS = ["", "nan", "NA", "1e999", "-1e99", "1e-300", "1_0", "x", '"', '""', "0
 
 
 def text(path: Path, rng: Random) -> None:
-    """Change a field, a row or a delimiter of a CSV file."""
+    """Change a field, a row or a delimiter of a CSV file, or of lines of JSON."""
     lines = path.read_text(errors="surrogateescape").split("\n")
     place = int(choose(rng, [0, 1, int(rng.integers(len(lines)))])) % len(lines)
     fields = lines[place].split(",")
