@@ -50,7 +50,7 @@ def measure(folder: Path, arguments: argparse.Namespace) -> Record:
     write(data, digits.Y)
     words = ["--model", "gplvm", "--latent", arguments.latent, "--inducing", arguments.inducing]
     words += ["--max-iter", arguments.max_iter, "--standardize", "center", "--seed", arguments.seed, "-o", model]
-    fitted = mpigp("fit", data, *words, timeout=arguments.timeout, ranks=arguments.ranks)
+    fitted = mpigp("fit", data, "--overwrite", *words, timeout=arguments.timeout, ranks=arguments.ranks)
     rng = np.random.default_rng(arguments.seed)
     return {
         "latent": arguments.latent,

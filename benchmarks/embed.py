@@ -42,7 +42,7 @@ def measure(folder: Path, arguments: argparse.Namespace) -> Record:
     mpigp("synth", "oilflow", "--rows", arguments.training, "--seed", 0, "-o", data, timeout=timeout)
     mpigp("synth", "oilflow", "--rows", arguments.rows, "--seed", 1, "-o", new, timeout=timeout)
     words = ("--model", "gplvm", "--latent", LATENT, "--inducing", INDUCING, "--max-iter", arguments.max_iter)
-    fitted = mpigp("fit", data, "-o", model, *words, timeout=timeout)
+    fitted = mpigp("fit", data, "-o", model, "--overwrite", *words, timeout=timeout)
     rounds = [one_round(folder, arguments) for _ in range(arguments.rounds)]
     ways = {
         way: {

@@ -76,7 +76,7 @@ def ours(given: np.ndarray, folder: Path, arguments: argparse.Namespace) -> tupl
     write(data, given)
     words = ["--missing", "--model", "gplvm", "--latent", arguments.latent, "--inducing", arguments.inducing]
     words += ["--max-iter", arguments.max_iter, "--standardize", "center", "--seed", arguments.seed, "-o", model]
-    run = mpigp("fit", data, *words, timeout=arguments.timeout, ranks=arguments.ranks)
+    run = mpigp("fit", data, "--overwrite", *words, timeout=arguments.timeout, ranks=arguments.ranks)
     mpigp("reconstruct", model, data, "-o", output, timeout=arguments.timeout, ranks=arguments.ranks)
     with h5py.File(output) as file:
         return file["mean"][()], run

@@ -46,7 +46,7 @@ def measure(folder: Path, arguments: argparse.Namespace) -> Record:
     with h5py.File(data, "w") as training, h5py.File(new, "w") as rows:
         training["X"], training["Y"], rows["X"] = arrays["X"], arrays["Y"], X_new
     words = ("--model", "regression", "--inducing", m, "--max-iter", ITERATIONS, "--standardize", "none")
-    mpigp("fit", data, "-o", model, *words, timeout=arguments.timeout)
+    mpigp("fit", data, "-o", model, "--overwrite", *words, timeout=arguments.timeout)
 
     rounds: list[Record] = []
     for _ in range(arguments.rounds):

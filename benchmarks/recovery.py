@@ -151,8 +151,8 @@ def main() -> None:
         folder = Path(name)
         data = folder / "data.h5"
         mpigp("synth", "oilflow", "--rows", arguments.rows, "-o", data, timeout=TIMEOUT)
-        words = ["fit", str(data), "-o", str(folder / "model.h5"), "--model", "gplvm", "--inducing", "50",
-                 "--latent", "10", "--jitter", "1e-4", "--tolerance", "0",
+        words = ["fit", str(data), "-o", str(folder / "model.h5"), "--overwrite", "--model", "gplvm",
+                 "--inducing", "50", "--latent", "10", "--jitter", "1e-4", "--tolerance", "0",
                  "--max-iter", str(arguments.iterations)]  # fmt: skip
         record: dict[str, Any] = {"machine": machine.describe(), "rows": arguments.rows}
         if arguments.rounds:

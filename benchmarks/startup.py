@@ -44,7 +44,7 @@ def start(folder: Path, ranks: int | None) -> list[Opened]:
         needed = flags(mpi_version(mpiexec), ranks, 1, available_cores(os.environ), os.geteuid() == 0)
         launcher = [mpiexec, *needed, "-n", str(ranks)]
     data, model, trace = (str(folder / name) for name in ("data.h5", "model.h5", "trace"))
-    fit = [*program, "fit", data, "-o", model, *FIT]
+    fit = [*program, "fit", data, "-o", model, "--overwrite", *FIT]
     traced = [*launcher, "sh", "-c", STRACE, trace, *fit]
     for command in ([*program, "synth", "regression", "--rows", "200", "-o", data], fit, traced):  # byte code, then it
         subprocess.run(command, check=True, capture_output=True, timeout=TIMEOUT, env=environment, cwd=folder)

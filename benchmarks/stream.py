@@ -40,8 +40,8 @@ def data(folder: Path, rows: int, timeout: float) -> Path:
 
 def fit(rows: Path, model: Path, mode: str, arguments: argparse.Namespace, limit: int | None = None) -> Record:
     """Fit a few iterations; return the figures, and the seconds of an evaluation per row and rank."""
-    words = ["--ranks", arguments.ranks, "fit", rows, "-o", model, "--model", "regression", "--inducing", INDUCING]
-    words += ["--max-iter", arguments.max_iter, "--hold", 0, "--rows-in-memory", mode, "--json"]
+    words = ["--ranks", arguments.ranks, "fit", rows, "-o", model, "--overwrite", "--model", "regression"]
+    words += ["--inducing", INDUCING, "--max-iter", arguments.max_iter, "--hold", 0, "--rows-in-memory", mode, "--json"]
     limited = [] if limit is None else ["sh", "-c", f'ulimit -v {limit // 1024} && exec "$@"', "sh"]
     found = figures([*limited, sys.executable, "run.py", *map(str, words)], arguments.timeout)
     with h5py.File(model) as file:

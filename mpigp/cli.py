@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -14,7 +15,9 @@ from mpigp import __version__
 from mpigp.commands import COMMANDS, in_options
 from mpigp.errors import BAD_INPUT, FAILED, InputError, OutputError
 from mpigp.launch.stdio import open_outlets
-from mpigp.mpi.processes import ENDED, MET, can_survive, default_threads, launched_rank, mark, printable, say
+from mpigp.mpi.marks import DONE, ENDED, FOLDER, MET, mark
+from mpigp.mpi.processes import can_survive, default_threads, end_with_parent, launched_rank, printable, say
+from mpigp.mpi.signals import SIGNALS, abort, listen
 
 if TYPE_CHECKING:
     from mpigp.types import Comm
@@ -64,6 +67,8 @@ def build_parser(called: Collection[str] = tuple(COMMANDS)) -> Parser:
     parser = Parser(prog="mpigp", description="Sparse Gaussian processes over MPI: mpiexec -n N mpigp COMMAND ...")
     parser.add_argument("--version", action="version", version=f"mpigp {__version__}")
     parser.add_argument("--ranks", type=positive, metavar="N", help="start mpiexec with N ranks")
+    parser.add_argument("--hosts", metavar="H1:N,...", help="machines, and the ranks that each takes (with --ranks)")
+    parser.add_argument("--hostfile", metavar="FILE", help="the same from a file of lines like `h1 slots=2`")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
@@ -139,10 +144,12 @@ def read_toml(path: str) -> dict[str, Any]:
 def execute(argv: list[str]) -> int:
     """Run one command line in this process; return its exit code."""
     rank, comm = launched_rank(os.environ), None
+    if os.environ.get(FOLDER):
+        end_with_parent()  # so that no rank outlives a launcher that was killed
     parser = build_parser([word for word in argv if word in COMMANDS][:1])
     try:
         arguments = parse(argv, parser)
-        if arguments.ranks is not None:
+        if arguments.ranks or arguments.hosts or arguments.hostfile:
             return start_ranks(argv, arguments)
         module = importlib.import_module(f"mpigp.commands.{arguments.command}")
         parallel = getattr(module, "PARALLEL", False)
@@ -156,13 +163,15 @@ def execute(argv: list[str]) -> int:
         mark(MET)
         return finish(arguments, comm, module.run(arguments, comm))
     except (InputError, OutputError) as error:
+        code = BAD_INPUT if isinstance(error, InputError) else FAILED
         if rank == 0:
             say(printable(in_options(str(error), find_command(argv, parser)[1].options())))
+            mark(DONE, str(code))
         elif comm is None:
             return 0  # a rank that fails ends the job: rank 0, which prints the line, shall be the one
         if comm is not None:
             comm.Barrier()  # not before the line above is printed
-        return BAD_INPUT if isinstance(error, InputError) else FAILED
+        return code
 
 
 def parse(argv: list[str], parser: Parser) -> argparse.Namespace:
@@ -188,14 +197,22 @@ def check_config(arguments: argparse.Namespace) -> None:
 
 def start_ranks(argv: list[str], arguments: argparse.Namespace) -> int:
     """Run the command on `--ranks N` ranks of mpiexec; return its exit code."""
-    from mpigp.launch.mpiexec import launch
+    from mpigp.launch.hosts import parse_hosts, read_hostfile
+    from mpigp.launch.mpiexec import Launch
 
-    place = next(place for place, word in enumerate(argv) if word == "--ranks" or word.startswith("--ranks="))
-    rest = argv[:place] + argv[place + (1 if "=" in argv[place] else 2) :]
+    if arguments.hosts and arguments.hostfile:
+        raise InputError("--hosts and --hostfile both name the machines: give one of them")
+    hosts = parse_hosts(arguments.hosts) if arguments.hosts else []
+    hosts = read_hostfile(arguments.hostfile) if arguments.hostfile else hosts
+    slots = sum(host.slots for host in hosts)
+    ranks = arguments.ranks or slots
+    if hosts and ranks > slots:
+        raise InputError(f"--ranks: is {ranks}, but the machines take {slots}: give each more, like h1:4")
+    rest = argv[next(at for at, word in enumerate(argv) if word in COMMANDS) :]
     policy = getattr(arguments, "on_failure", "abort")
     model = arguments.output if policy != "abort" else None
     restarts = RESTARTS if policy == "recover" else 0
-    return launch(arguments.ranks, getattr(arguments, "threads", 1), rest, model, restarts)
+    return Launch(ranks, getattr(arguments, "threads", 1), rest, model, restarts, hosts).run()
 
 
 def finish(arguments: argparse.Namespace, comm: Comm | None, figures: dict[str, Any]) -> int:
@@ -205,6 +222,8 @@ def finish(arguments: argparse.Namespace, comm: Comm | None, figures: dict[str, 
 
         print(json.dumps(figures), flush=True)
     code = int(figures.get("exit_code", 0))
+    if figures.get("master", comm is None or comm.rank == 0):
+        mark(DONE, str(code))
     if can_survive():
         sys.stdout.flush()
         if code and comm is not None:  # it ends the job: not before all ranks have printed their lines
@@ -218,8 +237,27 @@ def finish(arguments: argparse.Namespace, comm: Comm | None, figures: dict[str, 
 def main(argv: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
     open_outlets()
+    words = list(sys.argv[1:] if argv is None else argv)
+    hear_signals(words)
     try:
-        code = execute(list(sys.argv[1:] if argv is None else argv))
+        code = execute(words)
+    except KeyboardInterrupt:
+        say("interrupted")
+        mark(DONE, "1")
+        abort(1)
+        code = 1
     finally:
         mark(ENDED)
     sys.exit(code)
+
+
+def hear_signals(words: list[str]) -> None:
+    """Prepare for signals: a fit saves and stops, and other commands are interrupted, and leave no half of a file."""
+    place = next((at for at, word in enumerate(words) if word in COMMANDS), len(words))
+    if any(word.partition("=")[0] in ("--ranks", "--hosts", "--hostfile") for word in words[:place]):
+        return  # the launcher has ways of its own
+    if words[place : place + 1] == ["fit"]:
+        listen()
+        return
+    for each in SIGNALS:
+        signal.signal(each, signal.default_int_handler)

@@ -11,7 +11,8 @@ import pytest
 pytest.register_assert_rewrite("tests.support")
 
 # Slurm's jobs go on beside all others, and what takes long comes first, so that no worker is late at the end.
-ORDER = ("slurm", "mpi", "fuzz", "docs", "launch", "experiments", "estimators", "commands", "report", "scaling")
+ORDER = ("slurm", "mpi", "hosts", "fuzz", "docs", "launch", "experiments", "estimators", "commands", "report",
+         "scaling")  # fmt: skip
 # These run on the worker that waits for Slurm.
 BESIDE_SLURM = ("test_recovery.py", "test_deaths.py", "test_fit_resume.py")
 

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     survives = outlives(mpi_version(find_mpiexec()))
     names = ("oilflow.h5", "model.h5", "metrics.jsonl", "undisturbed.h5", "report.html")
     data, model, metrics, undisturbed, page = (str(folder / name) for name in names)
-    learn = ["fit", data, *(str(word) for option in LEARN.items() for word in option)]
+    learn = ["fit", data, "--overwrite", *(str(word) for option in LEARN.items() for word in option)]
 
     say("Oil-flow data: gamma rays through a pipe, and which of three ways the oil, gas and water flow in it.")
     step("synth", "oilflow", "--rows", str(arguments.rows), "-o", data)

@@ -3,17 +3,17 @@
 import argparse
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
-import h5py
 import numpy as np
 
 from mpigp.chunks import share
+from mpigp.data.columns import Source, match, note_of, tell
 from mpigp.data.hdf5 import dataset, read_rows, reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable
 from mpigp.files.gather import write
-from mpigp.files.model_file import FITTED, KERNEL, LATENT, open_model, section
+from mpigp.files.model_file import FITTED, KERNEL, LATENT, column_section, open_model, section
 from mpigp.gp.embedding import Candidates, embed
 from mpigp.gp.posterior import Posterior
 from mpigp.mpi.communicator import raise_on_all_ranks
@@ -40,12 +40,17 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
 
 def apply(arguments: argparse.Namespace, comm: Comm, method: Callable, done: str) -> dict[str, Any]:
     """Read, apply `embed` or `reconstruct` of mpigp.gp.embedding, and write what it returns."""
-    n, posterior, candidates, Y = read(arguments, comm)
+    n, posterior, candidates, Y, columns, note = read(arguments, comm)
     result, seconds = timed(comm, method, posterior, candidates, Y, arguments.threads)
     check_finite(comm, arguments.model, result)
-    rows = {name: DistributedRows(comm, n, values) for name, values in result._asdict().items()}
-    write(arguments.output, comm, section(LATENT, (rows.pop("mu"), rows.pop("S"))) | rows if "mu" in rows else rows)
+    rows: dict[str, Any] = {name: DistributedRows(comm, n, values) for name, values in result._asdict().items()}
+    if "mu" in rows:
+        rows = section(LATENT, (rows.pop("mu"), rows.pop("S"))) | rows
+    else:
+        rows |= column_section(columns)
+    write(arguments.output, comm, rows)
     if comm.rank == 0:
+        tell(note)
         print(f"{arguments.output}: {n} rows {done} in {seconds:.3g} s")
     return {"n": n, "seconds": seconds, "ranks": comm.size, "threads": arguments.threads}
 
@@ -67,8 +72,22 @@ def check_finite(comm: Comm, model: str, results: Iterable[Floats]) -> None:
             raise InputError(f"{model}: its predictions are not finite: {FITTED}")
 
 
-def read(arguments: argparse.Namespace, comm: Comm) -> tuple[int, Posterior, Candidates, Floats]:
-    """Return the number of rows, the model as embedding takes it, and this rank's Y, with its NaN."""
+class NewRows(NamedTuple):
+    """The number of new rows, the model as embedding takes it, and this rank's Y, with its NaN.
+
+    columns : names of the model's columns.   note : how they were found, where it is worth a line
+    """
+
+    n: int
+    posterior: Posterior
+    candidates: Candidates
+    Y: Floats
+    columns: dict[str, list[str]]
+    note: str
+
+
+def read(arguments: argparse.Namespace, comm: Comm) -> NewRows:
+    """Return the model and the new rows."""
     with raise_on_all_ranks(comm):
         if comm.rank == 0:
             check_writable(arguments.output, arguments.model, arguments.new)
@@ -76,19 +95,19 @@ def read(arguments: argparse.Namespace, comm: Comm) -> tuple[int, Posterior, Can
             posterior = model.posterior(arguments.kernel)
             if posterior.model != "gplvm":
                 raise InputError(f"{arguments.model}: is a {posterior.model} model: only a GPLVM has latent points")
-            candidates = model.candidates()
+            candidates, columns = model.candidates(), model.columns()
         with reading(arguments.new) as file:
             give = f"give the outputs of the model, (n, {posterior.d})"
-            item = rows_for(dataset(file, arguments.y, 2, give), posterior.d, f"the outputs of {arguments.model}")
+            item = match(dataset(file, arguments.y, 2, give), columns.get("y"), f"the outputs of {arguments.model}")
+            check_rows(item, posterior.d, f"the outputs of {arguments.model}")
             Y = read_rows(item, *share(len(item), comm.rank, comm.size), missing=True)
-            return len(item), posterior, candidates, Y
+            return NewRows(len(item), posterior, candidates, Y, columns, note_of(item))
 
 
-def rows_for(item: h5py.Dataset, columns: int, model: str) -> h5py.Dataset:
-    """Return a dataset of new rows, which must have at least one, and the columns that those of the model have."""
+def check_rows(item: Source, columns: int, model: str) -> None:
+    """Refuse a dataset of new rows that has none, or other columns than those of the model."""
     where = f"{item.file.filename}: {item.name}"
     if item.shape[1] != columns:
         raise InputError(f"{where}: has {item.shape[1]} columns: {model} have {columns}")
     if not len(item):
         raise InputError(f"{where}: has no rows: give at least one")
-    return item

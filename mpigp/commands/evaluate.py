@@ -10,6 +10,7 @@ import numpy as np
 
 from mpigp import native
 from mpigp.chunks import Share
+from mpigp.data.columns import note_of, tell
 from mpigp.data.datasets import Columns, DataSets, find
 from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
@@ -62,6 +63,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
             model, parameters = params.model(arguments.kernel), params.parameters()
             jitter = params.jitter(DEFAULT_JITTER) if arguments.jitter is None else arguments.jitter
             sets = find(data, arguments.y, arguments.x if model.name == "regression" else None)
+            sets = sets.matched(params.columns(), arguments.params)
         n, (m, q), d = sets.n, parameters.Z.shape, sets.Y.shape[1]
         numbers = d + (q if sets.X is not None else 4 * q)  # X, or mu, S and their gradients
         share = sets.share(comm)
@@ -85,6 +87,8 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     alone = comm.rank == 0 and arguments.repeat > 0
     algebra = algebra_seconds(evaluator, parameters, jitter, arguments.repeat) if alone else None
     choice.tell(comm)
+    if comm.rank == 0:
+        tell(note_of(sets.X), note_of(sets.Y))
     median = statistics.median(seconds)
     if comm.rank == 0:
         print(f"bound {evaluation.bound!r} nats, {median:.4g} s per evaluation "

@@ -10,6 +10,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from mpigp.commands import in_options
+from mpigp.data.columns import listed, numbered
 from mpigp.data.datasets import DataSets, find
 from mpigp.data.hdf5 import reading
 from mpigp.errors import BAD_INPUT, FAILED, STOPPED, InputError, OutputError
@@ -20,8 +21,9 @@ from mpigp.fit.setup import PreparedFit
 from mpigp.gp.parameters import effective_dimensions
 from mpigp.mpi import memory
 from mpigp.mpi.communicator import raise_on_all_ranks
+from mpigp.mpi.heartbeat import STALL
 from mpigp.mpi.processes import printable, say
-from mpigp.types import Comm
+from mpigp.types import Comm, Floats
 
 PARALLEL = True
 
@@ -53,14 +55,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--missing", action="store_true", help="GPLVM: NaN entries of Y are missing, and take no part")
     add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
     add("--y", default="Y", metavar="NAME", help="dataset of the outputs (default Y)")
-    add("--resume", action="store_true", help="go on from the checkpoint in MODEL")
-    add("--checkpoint-every", type=every, default=(0, math.inf), metavar="N|Nm",
-        help="iterations, or minutes with an m, between checkpoints (default: only at the end)")  # fmt: skip
+    add("--resume", action="store_true", help="go on from the checkpoint in MODEL, or from the beginning without one")
+    add("--overwrite", action="store_true", help="replace an older MODEL")
+    add("--checkpoint-every", type=every, default=RunOptions.checkpoint_every, metavar="N|Nm",
+        help="iterations, or minutes with an m, between checkpoints (default: 10m)")  # fmt: skip
     add("--rows-in-memory", choices=memory.CHOICES, default="auto", help=memory.HELP)
     add("--on-failure", choices=["recover", "checkpoint", "abort"], default="recover",
         help="when ranks die: go on with the others (default, where the MPI can), or stop")  # fmt: skip
     add("--stall-timeout", type=seconds, metavar="S",
-        help="a rank that does not answer for so many seconds is ended, as if it had died")  # fmt: skip
+        help="a rank that does not answer for so many seconds is ended, as if it had died; 0 for never "
+        f"(default: {STALL:g} where ranks are on several machines, else 0)")  # fmt: skip
     add("--dry-run", action="store_true", help="print memory, messages and estimated seconds, and run nothing")
     add("--time-limit", type=float, default=math.inf, metavar="S", help="seconds, after which it saves and stops")
     add("--metrics", metavar="FILE.jsonl", help="write one JSON object per iteration to this file")
@@ -75,11 +79,11 @@ def every(text: str) -> Interval:
 
 
 def seconds(text: str) -> float:
-    """Return a number of seconds ≥ 1."""
+    """Return a number of seconds ≥ 1, or 0."""
     with suppress(ValueError):
-        if 1 <= (value := float(text)) < math.inf:
+        if 1 <= (value := float(text)) < math.inf or value == 0:
             return value
-    raise argparse.ArgumentTypeError(f"is {text}: give seconds, at least 1")
+    raise argparse.ArgumentTypeError(f"is {text}: give seconds, at least 1, or 0 for never")
 
 
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
@@ -93,8 +97,9 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
             yield find(file, arguments.y, arguments.x if options.model == "regression" else None)
 
     given = {each.name: getattr(arguments, each.name) for each in fields(RunOptions) if each.name in arguments}
-    given |= {"resume": "yes" if arguments.resume else "no", "signals": True}
-    run_options = RunOptions(**given, progress=sys.stderr, made_by=arguments.command_line)
+    if arguments.resume and comm.rank == 0 and not os.path.exists(arguments.output):
+        say(f"{arguments.output}: is not there yet: the fit starts from the beginning")
+    run_options = RunOptions(**given, signals=True, progress=sys.stderr, made_by=arguments.command_line)
     inputs = [arguments.data, *([arguments.init] if os.path.isfile(arguments.init) else [])]
     driver = Driver(comm, source, options, run_options, tuple(inputs))
     try:
@@ -105,9 +110,8 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     except (InputError, OutputError) as error:
         if not driver.lost:
             raise
-        return ended(
-            driver, str(error), BAD_INPUT if isinstance(error, InputError) else FAILED
-        )  # rank 0 of the world, which says it as a rule, may be gone
+        code = BAD_INPUT if isinstance(error, InputError) else FAILED
+        return ended(driver, str(error), code)  # rank 0 of the world, which says it as a rule, may be gone
     except RanksLost as error:
         remedy = "go on with --resume" if error.saved else "start again"
         return ended(driver, f"{error}: {remedy}", STOPPED if error.saved else 1) | {"lost": error.lost}
@@ -148,13 +152,12 @@ def summary(arguments: argparse.Namespace, driver: Driver, prepared: PreparedFit
     if driver.comm.rank == 0:
         for column, columns in prepared.constant.items():
             if columns:
-                print(f"constant columns of {column.upper()}: {', '.join(map(str, columns))}")
+                print(f"constant columns of {column.upper()}: {numbered(columns, prepared.columns.get(column))}")
         print(f"{arguments.output}: bound {fit.bound!r} nats")
         print(f"{fit.iteration} iterations, {fit.evaluations} evaluations; stopped because {fit.stopped}")
         if interrupted:
             print("go on with --resume")
-        for q, value in enumerate(parameters.alpha):
-            print(f"alpha {q:3d}  {value:10.4g}  {'█' * round(40 * value / parameters.alpha.max())}")
+        print("\n".join(weight_lines(parameters.alpha, prepared.columns.get("x"))))
         print(f"effective dimensions: {effective_dimensions(parameters.alpha):.2f}")
         if fit.objective.largest_jitter > fit.objective.jitter:
             print(f"jitter: grew from {fit.objective.jitter:g} to {fit.objective.largest_jitter:g} at some points")
@@ -164,8 +167,17 @@ def summary(arguments: argparse.Namespace, driver: Driver, prepared: PreparedFit
         "bound": fit.bound, "iterations": fit.iteration, "evaluations": fit.evaluations,
         "seconds": fit.trace.seconds[-1] if fit.iteration else 0.0,
         "beta": parameters.beta, "variance": parameters.variance, "alpha": parameters.alpha.tolist(),
+        "columns": dict(prepared.columns),
         "stopped": fit.stopped, "exit_code": STOPPED if interrupted else 0,
         "ranks": driver.comm.size, "lost": driver.lost, "master": driver.comm.rank == 0,
         **({} if partners is None else {"copies": partners.count, "copy_seconds": partners.seconds}),
         "peak_memory": driver.peak_memory, "rows_in_memory": not driver.streamed,
     }  # fmt: skip
+
+
+def weight_lines(alpha: Floats, names: list[str] | None) -> Iterator[str]:
+    """Yield a line for each ARD weight: its number, its name where it has one, its value, and a bar."""
+    words = [f"  {listed([name])}" for name in names] if names else [""] * len(alpha)
+    width = max(map(len, words))
+    for q, (value, word) in enumerate(zip(alpha, words, strict=True)):
+        yield f"alpha {q:3d}{word.ljust(width)}  {value:10.4g}  {'█' * round(40 * value / alpha.max())}"

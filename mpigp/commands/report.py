@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from mpigp.data.columns import note_of, tell
 from mpigp.data.datasets import find
 from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
@@ -82,12 +83,15 @@ def compared(report: Report, arguments: argparse.Namespace, model: ModelFile) ->
         if not regression and arguments.x:
             raise InputError("--x: names the inputs of a regression, and this is a GPLVM: leave it out")
         data = find(file, arguments.y or "Y", (arguments.x or "X") if regression else None)
+        data = data.matched(model.columns(), arguments.model)
         for item, width in ((data.Y, fitted.d), (data.X, fitted.parameters.Z.shape[1])):
             if item is not None and width is not None and item.shape[1] != width:
                 differ = f"has {item.shape[1]} columns, the model {width}"
                 raise InputError(f"{arguments.data}: {item.name}: {differ}: give data like those it was learned from")
         if regression:
-            return report._replace(predictions=predictions(model.posterior(arguments.kernel), data))
+            report = report._replace(predictions=predictions(model.posterior(arguments.kernel), data))
+            tell(note_of(data.X), note_of(data.Y))
+            return report
         assert fitted.latent is not None
         if data.n != fitted.n:
             differ = f"has {data.n} rows, the model {fitted.n}"
@@ -99,6 +103,7 @@ def figures(report: Report) -> dict[str, Any]:
     """Return the figures of the command."""
     fitted, predicted = report.fitted, report.predictions
     values = {"model": fitted.model, "n": fitted.n, "alpha": fitted.parameters.alpha.tolist()} | fitted.last
+    values["columns"] = fitted.columns
     if fitted.latent is not None:
         values["rows_drawn"] = len(fitted.latent.rows)
     if fitted.timing is not None:

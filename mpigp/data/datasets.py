@@ -5,14 +5,16 @@ Rows that are streamed are read block by block; the next block is read while one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import h5py
 import numpy as np
 
 from mpigp.chunks import Share, chunk_rows, share
+from mpigp.data.columns import ColumnView, Source, column_names, match
 from mpigp.data.hdf5 import dataset, read_rows
+from mpigp.data.watched_file import WatchedFile
 from mpigp.errors import InputError
 from mpigp.types import Comm, Floats
 
@@ -32,10 +34,12 @@ class Stream:
 
     item : the dataset, in a file that stays open.   share : this rank's rows
     step : rows of a block, whole chunks; the same for all streams that are read together
+    file : the dataset's file, which remembers what is wrong with it
     """
 
-    def __init__(self, item: h5py.Dataset, share: Share, step: int) -> None:
+    def __init__(self, item: Source, share: Share, step: int, file: WatchedFile | None = None) -> None:
         self.item, self.share, self.step = item, share, step
+        self.file = watched(item) if file is None else file
         self.shape = (share.rows, item.shape[1])
         self._operations: list[tuple[Callable[..., Any], Floats]] = []
 
@@ -50,6 +54,10 @@ class Stream:
         self._operations.append((np.divide, other))
         return self
 
+    def raw(self) -> Stream:
+        """Return the same rows as they are in the file."""
+        return Stream(self.item, self.share, self.step, self.file)
+
     def check(self) -> None:
         """Read all rows once: NaN, Inf and damage are an InputError."""
         for first in range(0, len(self), self.step):
@@ -58,12 +66,15 @@ class Stream:
     def read(self, first: int) -> Floats:
         """Return the block whose first row is this one of this rank's.
 
-        All blocks were readable once, so an error now is this rank's alone: an InputError is one that all ranks raise.
+        All blocks were readable once, so what is wrong now is seen by this rank alone. It becomes the problem of the
+        file, and the block is zeros: an error here would leave the other ranks waiting for this one.
         """
         try:
             rows = self._read(first)
         except InputError as error:
-            raise OSError(f"{error} (it was whole when the run began)") from error
+            self.file.look()
+            self.file.problem = self.file.problem or f"{error} (it was whole when the run began)"
+            rows = np.zeros((max(0, min(self.step, len(self) - first)), self.shape[1]))
         for operation, other in self._operations:
             operation(rows, other, out=rows)
         return rows
@@ -77,10 +88,16 @@ Columns: TypeAlias = Floats | Stream
 """Rows (rows, columns) of a rank: in memory, or in their file."""
 
 
+def watched(*items: Source | None) -> WatchedFile:
+    """Return the one file of these datasets."""
+    return WatchedFile(*(each.item if isinstance(each, ColumnView) else each for each in items if each is not None))
+
+
 def blocks(*columns: Columns) -> Iterator[tuple[int, list[Floats]]]:
     """Yield the rows block by block: the number of a block's first row, and the block of each of the columns.
 
     Rows in memory are one block, unless others are streamed along with them. There is always a block, if without rows.
+    Before the last block of streamed rows is given away, their file is looked at: has it changed meanwhile?
     """
     step = next((each.step for each in columns if isinstance(each, Stream)), None)
     if step is None:
@@ -98,14 +115,21 @@ def blocks(*columns: Columns) -> Iterator[tuple[int, list[Floats]]]:
             block = coming.result()
             if first + step < len(columns[0]):
                 coming = reader.submit(read, first + step)
+            else:
+                for file in {each.file for each in columns if isinstance(each, Stream)}:
+                    file.look()
             yield first, block
 
 
 class DataSets(NamedTuple):
-    """The datasets of a data file, their shapes checked; X is None where there are no inputs to read."""
+    """The datasets of a data file, their shapes checked; X is None where there are no inputs to read.
 
-    Y: h5py.Dataset
-    X: h5py.Dataset | None
+    columns : by "x" and "y", the names of the columns, where they have some
+    """
+
+    Y: Source
+    X: Source | None
+    columns: Mapping[str, list[str]]
 
     @property
     def n(self) -> int:
@@ -120,32 +144,43 @@ class DataSets(NamedTuple):
         """What an error about Y begins with."""
         return f"{self.Y.file.filename}: {self.Y.name}: "
 
+    def matched(self, columns: Mapping[str, list[str]], model: str) -> DataSets:
+        """Return the columns that a model has, by their names (`columns`, as above) where both have names."""
+        X = None if self.X is None else match(self.X, columns.get("x"), f"the inputs of {model}")
+        Y = match(self.Y, columns.get("y"), f"the outputs of {model}")
+        return DataSets(Y, X, {**self.columns, **columns})
+
     def share(self, comm: Comm) -> Share:
         """Return this rank's rows."""
         return share(self.n, comm.rank, comm.size)
 
     def rows(self, share: Share, stream: bool, missing: bool = False) -> tuple[Columns | None, Columns]:
         """Return these rows of X and Y, checked; to `stream` them, the file must stay open."""
+        file = watched(self.X, self.Y)
         if not stream:
-            return None if self.X is None else read_rows(self.X, *share), read_rows(self.Y, *share, missing)
+            X, Y = None if self.X is None else read_rows(self.X, *share), read_rows(self.Y, *share, missing)
+            file.check()
+            return X, Y
         sets = [each for each in (self.X, self.Y) if each is not None]
         step = block_rows(chunk_rows(self.n), sum(each.shape[1] for each in sets))
-        streams = [Stream(each, share, step) for each in sets]
+        streams = [Stream(each, share, step, file) for each in sets]
         for each in streams:
             each.check()
+        file.check()
         return (streams[0] if self.X is not None else None), streams[-1]
 
 
 def find(file: h5py.File, y_name: str, x_name: str | None) -> DataSets:
     """Return the datasets Y (n, d) and, where x_name is given, X (n, q)."""
     Y = dataset(file, y_name, 2, "a data file has /Y (n, d), and /X (n, q) for regression; `x` and `y` name others")
-    sets = DataSets(Y, None)
+    X = None
     if not Y.size:
-        raise InputError(f"{sets.where}has shape {Y.shape}: there must be at least one row and one column")
-    if x_name is None:
-        return sets
-    X = dataset(file, x_name, 2, "regression needs inputs /X (n, q); `x` names another dataset")
-    if X.shape[0] != Y.shape[0]:
-        counts = f"{X.name} has {X.shape[0]} rows, {Y.name} has {Y.shape[0]}"
-        raise InputError(f"{file.filename}: {counts}: they must have as many")
-    return sets._replace(X=X)
+        shape = f"has shape {Y.shape}: there must be at least one row and one column"
+        raise InputError(f"{file.filename}: {Y.name}: {shape}")
+    if x_name is not None:
+        X = dataset(file, x_name, 2, "regression needs inputs /X (n, q); `x` names another dataset")
+        if X.shape[0] != Y.shape[0]:
+            counts = f"{X.name} has {X.shape[0]} rows, {Y.name} has {Y.shape[0]}"
+            raise InputError(f"{file.filename}: {counts}: they must have as many")
+    named = {"x": None if X is None else column_names(X), "y": column_names(Y)}
+    return DataSets(Y, X, {each: names for each, names in named.items() if names is not None})

@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 
 from mpigp.data.declared import check_declared
+from mpigp.data.virtual import check_sources
 from mpigp.errors import InputError
 from mpigp.types import Floats
 
@@ -100,6 +101,8 @@ def dataset(file: h5py.File, name: str, ndim: int, remedy: str) -> h5py.Dataset:
         raise InputError(f"{where}: has {shape}, not {ndim}: {remedy}")
     if item.dtype.kind not in "fiu":
         raise InputError(f"{where}: holds {item.dtype}, not real numbers: store float64 or float32")
+    with h5py_errors(where):
+        check_sources(item)
     return item
 
 

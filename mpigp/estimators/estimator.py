@@ -19,6 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
+from mpigp.data.columns import column_names, listed, stored
 from mpigp.data.hdf5 import dataset, h5py_errors
 from mpigp.errors import InputError
 from mpigp.estimators.sources import ArraySets, over_rows
@@ -35,7 +36,8 @@ from mpigp.types import Comm, Floats
 Data: TypeAlias = ArrayLike | h5py.Dataset
 
 # Parameters of a run, not of the model.
-HERE = ("comm", "threads", "verbose", "checkpoint", "checkpoint_every", "resume", "metrics", "callback")
+HERE = ("comm", "threads", "verbose", "checkpoint", "checkpoint_every", "resume", "overwrite", "metrics",
+        "callback")  # fmt: skip
 
 
 @dataclass(eq=False, repr=False)
@@ -43,6 +45,7 @@ class Estimator(BaseEstimator):
     """What the estimators share: their parameters, learning, and model files."""
 
     _model: ClassVar[str]
+    _features: ClassVar[str]  # the columns that are features: "x", or "y" of a GPLVM
 
     inducing: int = 50
     _: KW_ONLY
@@ -63,6 +66,7 @@ class Estimator(BaseEstimator):
     checkpoint: str | os.PathLike[str] | None = None
     checkpoint_every: str | int | None = "10m"
     resume: bool = False
+    overwrite: bool = False
     metrics: str | os.PathLike[str] | None = None
     callback: Callable[[Fit], Any] | None = None
     comm: Comm | None = None
@@ -93,10 +97,22 @@ class Estimator(BaseEstimator):
         checked(X)
         if reset:
             self.n_features_in_ = X.shape[1]
+        self._check_names(X, reset)
         if min(X.shape) == 0 or X.shape[1] != self.n_features_in_:
             raise InputError(f"{X.file.filename}: {X.name}: has shape {X.shape}: there must be at least one row, and "
                              f"as many features as in the data of `fit`, {self.n_features_in_}")  # fmt: skip
         return X
+
+    def _check_names(self, X: h5py.Dataset, reset: bool) -> None:
+        """Refuse a dataset whose columns have other names than in `fit`, or another order, as scikit-learn does."""
+        names, fitted = column_names(X), getattr(self, "feature_names_in_", None)
+        if reset and fitted is not None:
+            delattr(self, "feature_names_in_")
+        if reset and names is not None:
+            self.feature_names_in_ = np.array(names, object)
+        if not reset and names is not None and fitted is not None and names != list(fitted):
+            differ = f"has the columns {listed(names)}, and the data of `fit` had {listed(list(fitted))}"
+            raise InputError(f"{X.file.filename}: {X.name}: {differ}: give these in the same order")
 
     def _options(self, n: int, comm: Comm) -> Options:
         """Return the options of learning from n rows, checked."""
@@ -119,16 +135,23 @@ class Estimator(BaseEstimator):
             every = interval(self.checkpoint_every)
         except InputError as error:
             raise ValueError(f"checkpoint_every {error}") from None
-        return RunOptions(output=path, checkpoint_every=every, resume="if present" if self.resume else "no",
-                          metrics=metrics, rows_in_memory="all", progress=sys.stderr if self.verbose else None,
+        return RunOptions(output=path, checkpoint_every=every, resume=self.resume,
+                          overwrite=self.overwrite, metrics=metrics, rows_in_memory="all",
+                          progress=sys.stderr if self.verbose else None,
                           callback=self.callback, made_by=" ".join(repr(self).split()))  # fmt: skip
 
-    def _learn(self, X: Any, Y: Any) -> None:
-        """Learn from whole X and Y, which are checked; for a GPLVM X is None, and NaN in Y are missing entries."""
+    def _learn(self, X: Any, Y: Any, y_names: list[str] | None = None) -> None:
+        """Learn from whole X and Y, which are checked; for a GPLVM X is None, and NaN in Y are missing entries.
+
+        `y_names` are those of the columns of a regression's Y; those of the features are in `feature_names_in_`.
+        """
         self._left = None
         comm = self._comm()
-        inputs = [each.file.filename for each in (X, Y) if isinstance(each, h5py.Dataset)]
-        driver = Driver(comm, ArraySets(Y, X).open, self._options(len(Y), comm), self._run_options(), tuple(inputs))
+        inputs = tuple(each.file.filename for each in (X, Y) if isinstance(each, h5py.Dataset))
+        features = getattr(self, "feature_names_in_", None)
+        named = {self._features: features, "y": features if X is None else y_names}
+        columns = {column: [stored(name) for name in names] for column, names in named.items() if names is not None}
+        driver = Driver(comm, ArraySets(Y, X, columns).open, self._options(len(Y), comm), self._run_options(), inputs)
         learned: list[FittedModel] = []
         with threadpool_limits(1):  # of BLAS; afterwards it has as many as before
             driver.run(lambda comm, prepared: learned.append(FittedModel.of(comm, prepared, driver.made)))
@@ -147,6 +170,9 @@ class Estimator(BaseEstimator):
             self.Z_, self.variance_, self.alpha_, self.beta_ = model.parameters()
             self.trace_ = Trace(**model.trace())
             self.posterior_ = model.posterior(self.kernel)
+            names = model.columns().get(self._features)
+        if names is not None and not hasattr(self, "feature_names_in_"):  # a model file's
+            self.feature_names_in_ = np.array(names, object)
         self.n_iter_ = len(self.trace_)
         self.bound_ = self.trace_.bound[-1] if self.n_iter_ else float("nan")
 
@@ -200,6 +226,17 @@ def checked(data: Any, name: str = "X", flat: bool = False) -> Any:
         return check_array(data, ensure_2d=not flat, dtype=np.float64, input_name=name)
     dataset(data.file, data.name, 1 if flat and data.ndim <= 1 else 2, "give a dataset of one row per observation")
     return data
+
+
+def names_of(data: Any) -> list[str] | None:
+    """Return the names of the columns of a dataset, a data frame, or its one column; None where it has none."""
+    if isinstance(data, h5py.Dataset):
+        return column_names(data) if data.ndim == 2 else None
+    single = [getattr(data, "name", None)]  # of a series
+    for names in (getattr(data, attribute, single) for attribute in ("columns", "column_names")):
+        if len(names) and all(isinstance(name, str) and name for name in names):
+            return list(names)
+    return None
 
 
 def with_deviations(mean: Floats, _: Floats, variance: Floats) -> tuple[Floats, Floats]:

@@ -32,7 +32,7 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
     optimizer, max_iter, tolerance, gradient_tolerance, hold : as in SparseGPRegression
     fixed : names of parameters to hold: "Z", "alpha", "variance", "beta", "mu", "S"
     placement, restarts, standardize, jitter, random_state, threads, verbose, comm : as in SparseGPRegression
-    checkpoint, checkpoint_every, resume, metrics, callback : as in SparseGPRegression
+    checkpoint, checkpoint_every, resume, overwrite, metrics, callback : as in SparseGPRegression
 
     Attributes
     ----------
@@ -58,6 +58,7 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
     """
 
     _model = "gplvm"
+    _features = "y"
 
     latent: int = 2
     init: str = Options.init

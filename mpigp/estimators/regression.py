@@ -5,7 +5,7 @@ from typing import Any
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from mpigp.estimators.estimator import Data, Estimator, checked
+from mpigp.estimators.estimator import Data, Estimator, checked, names_of
 from mpigp.fit.checkpoint import FittedModel
 
 
@@ -36,6 +36,7 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
     checkpoint : path of a model file that `fit` writes on the way and at its end; None for none
     checkpoint_every : between two checkpoints: iterations (50), or minutes ("10m"); None for the last one alone
     resume : continue from the checkpoint, where there is one, instead of starting anew
+    overwrite : replace an older model at `checkpoint`
     metrics : path of a file for one JSON object per iteration
     callback : called on every rank after each iteration with the fit (its iteration, bound, trace); True stops it
     comm : mpi4py communicator; None for all ranks (MPI.COMM_WORLD)
@@ -67,15 +68,17 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
     """
 
     _model = "regression"
+    _features = "x"
 
     def fit(self, X: Data, y: Data) -> "SparseGPRegression":
         """Learn from inputs X (n, q) and outputs y (n,) or (n, d)."""
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         X = self._inputs(X, reset=True)
+        names = names_of(y)
         y = checked(y, "y", flat=True)
         check_consistent_length(X, y)
-        self._learn(X, y)
+        self._learn(X, y, names)
         self._flat = y.ndim == 1
         return self
 

@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 
 from mpigp.data.hdf5 import check_storage, h5py_errors, plain, reading
+from mpigp.data.virtual import check_sources
 from mpigp.files import model_file
 
 BLOCK = 2**20  # numbers in memory at a time
@@ -65,6 +66,7 @@ def dataset_of(dataset: h5py.Dataset, summary: bool) -> dict[str, Any]:
 
 def summarise(dataset: h5py.Dataset) -> dict[str, Any]:
     """Minimum, mean and maximum of the finite numbers, None without any; and how many are NaN and how many infinite."""
+    check_sources(dataset)
     rows = max(BLOCK // max(dataset.size // len(dataset), 1), 1)
     low, high, total, finite, nan = np.inf, -np.inf, 0.0, 0, 0
     for first in range(0, len(dataset), rows):

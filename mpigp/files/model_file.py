@@ -40,6 +40,7 @@ LATENT = {MU: "nq", "latent/S": "nq"}
 STANDARDIZE = {x: {f"standardize/{x}_mean": size, f"standardize/{x}_scale": size} for x, size in ("xq", "yd")}
 POSTERIOR = {"posterior/order": "m", "posterior/L": "mm", "posterior/L_B": "mm", "posterior/g": "md"}
 GROUPED = {"posterior/L_B": "kmm", "posterior/group": "d"}  # where outputs lack other rows than others
+COLUMNS = {"x": ("columns/x", "q"), "y": ("columns/y", "d")}
 TRACE = {f"trace/{name}": "i" for name in ("bound", "gradient_norm", "seconds", "evaluations")}
 TIMING = {"timing/phases": "rp", "timing/rows": "r"}
 VECTORS = "checkpoint/vectors"
@@ -163,6 +164,24 @@ class ModelFile:
             raise InputError(f"{self.name}: /posterior: no prediction comes of these numbers: {FITTED}")
         return posterior
 
+    def columns(self) -> dict[str, list[str]]:
+        """Return by "x" and "y" the names of the columns, where the data of the fit had some."""
+        result = {}
+        for column, (path, symbol) in COLUMNS.items():
+            names: list[str] = []
+            with h5py_errors(f"{self.name}: /{path}"):
+                if path not in self.file:
+                    continue
+                item = self.file.get(path)
+                if isinstance(item, h5py.Dataset) and item.ndim == 1 and h5py.check_string_dtype(item.dtype):
+                    check_storage(item)
+                    names = item.asstr(errors="replace")[()].tolist()
+            size = self.sizes.setdefault(symbol, len(names))
+            if not names or len(names) != size:
+                raise InputError(f"{self.name}: /{path}: must hold the names of {size} {UNITS[symbol]}: {FITTED}")
+            result[column] = names
+        return result
+
     def outputs(self) -> int | None:
         """Return the number of outputs, as far as the file tells it."""
         for name, shape in (*POSTERIOR.items(), *STANDARDIZE["y"].items()):
@@ -272,14 +291,16 @@ def open_model(path: str | os.PathLike[str], **sizes: int) -> Iterator[ModelFile
 def summary(file: h5py.File) -> dict[str, Any]:
     """Return what a model has learned, as far as the file has it."""
     result = {"model": plain(file.attrs["model"])} if "model" in file.attrs else {}
-    names = ("Z", "beta", "kernel/variance", "kernel/alpha", "trace/bound")
-    items = {name: item for name in names if isinstance(item := file.get(name), h5py.Dataset)}
+    known = ("Z", "beta", "kernel/variance", "kernel/alpha", *(path for path, _ in COLUMNS.values()), "trace/bound")
+    items = {name: item for name in known if isinstance(item := file.get(name), h5py.Dataset)}
     for item in items.values():
         check_storage(item)
     Z, bound = items.pop("Z", None), items.pop("trace/bound", None)
     if Z is not None and Z.ndim == 2:
         result["m"], result["q"] = Z.shape
-    result |= {name.removeprefix("kernel/"): plain(item[()]) for name, item in items.items()}
+    titles = {path: f"{column}_columns" for column, (path, _) in COLUMNS.items()}
+    for name, item in items.items():
+        result[titles.get(name, name.removeprefix("kernel/"))] = plain(item[()])
     if bound is not None and bound.ndim == 1 and len(bound):
         result["bound"], result["iterations"] = plain(bound[-1]), len(bound)
     return result
@@ -324,6 +345,11 @@ def fitted_sections(
     for name, each in trace.items():
         sections[f"trace/{name}"] = np.array(each, int if name == "evaluations" else float)
     return sections
+
+
+def column_section(columns: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Return the names of columns, by "x" and "y", of a model file or a result."""
+    return {COLUMNS[column][0]: names for column, names in columns.items()}
 
 
 def checkpoint_section(

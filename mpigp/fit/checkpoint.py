@@ -17,8 +17,9 @@ from mpigp.files import gather, model_file
 from mpigp.files.atomic import check_room, check_writable, replacing
 from mpigp.files.model_file import ModelFile
 from mpigp.files.provenance import timing
-from mpigp.fit.loop import Trace
+from mpigp.fit.loop import Fit, Trace
 from mpigp.fit.setup import PreparedFit
+from mpigp.gp.bound import largest_bound
 from mpigp.mpi.communicator import allgather_rows
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.evaluator import EvaluationFailed
@@ -36,6 +37,7 @@ def save(path: str, comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) 
     datasets |= model_file.checkpoint_section(
         prepared.identity, fit.numbers(), vectors, lambda segment: DistributedRows(comm, rows.n, segment.reshape(-1, q))
     )
+    rows.check_fingerprint(comm, prepared.identity)
     gather.write(path, comm, datasets, attributes)
 
 
@@ -60,6 +62,7 @@ def contents(comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) -> tupl
     inducing, master = evaluator.last
     posterior = inducing.whitening, master.bound, evaluator.rows.groups
     datasets = model_file.fitted_sections(parameters, prepared.standardized, posterior, vars(fit.trace), timed)
+    datasets |= model_file.column_section(prepared.columns)
     known = {"n": evaluator.rows.n, "jitter": objective.jitter, "seed": prepared.identity["seed"]}
     return datasets, model_file.attributes(evaluator.model, {**known, "stopped": fit.stopped, **made})
 
@@ -80,6 +83,16 @@ def load(model: ModelFile, prepared: PreparedFit, share: Share) -> None:
     numbers = model.restore(prepared.fit.optimizer.vectors(), share.start, share.stop)
     with h5py_errors(model.checkpoint):
         prepared.fit.restore(numbers, Trace(**model.trace()))
+    check_bound(model, prepared.fit)
+
+
+def check_bound(model: ModelFile, fit: Fit) -> None:
+    """Refuse a checkpoint whose bound no model of the data can have."""
+    objective = fit.objective
+    largest = largest_bound(objective.evaluator.rows.groups, objective.parameters(fit.optimizer.point).beta)
+    if not fit.bound <= largest:
+        reach = f"its bound is {fit.bound:.6g} nats, and with its noise none can exceed {largest:.6g}"
+        raise InputError(f"{model.checkpoint}: {reach}: start anew without `resume`")
 
 
 @dataclass(frozen=True)

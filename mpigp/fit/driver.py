@@ -9,10 +9,12 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from mpigp.data.columns import listed
 from mpigp.data.datasets import DataSets
 from mpigp.errors import InputError, OutputError
 from mpigp.files.atomic import check_writable, discard_parts, stamp
@@ -60,11 +62,14 @@ class Driver:
         self.comm, self.source, self.options, self.run_options, self.inputs = comm, source, options, run, inputs
         self.output = run.output
         self.stops = StopRequests(comm, run.time_limit, run.signals)
+        if self.stops.signals is not None and run.output is not None and comm.rank == 0:
+            self.stops.signals.clean_up = partial(discard_parts, run.output)
         self.checkpoints = Schedule(run.checkpoint_every)
         self.partners = PartnerCopies() if run.on_failure == "recover" and can_survive() else None
         self.lost: list[int] = []  # the ranks (of MPI_COMM_WORLD) that are not in `comm` any more
         self.peak_memory, self.streamed = 0, False  # the largest of a rank, and whether rows stayed in their file
         self.made: dict[str, str] = {}  # how the model was made, for the attributes of its file
+        self._data: str | None = None  # the fingerprint of the rows
         self._failed_at = 0.0  # when the first of the ranks failed that have not been recovered from
         self._before = stamp(run.output) if run.output else None  # a file that differs is of this run
 
@@ -74,7 +79,7 @@ class Driver:
             heartbeat: Heartbeat | None = None
             while True:
                 try:
-                    if self.run_options.stall_timeout and heartbeat is None:
+                    if heartbeat is None and self.comm.size > 1 and self.run_options.stall_timeout != 0:
                         heartbeat = stack.enter_context(closing(Heartbeat(self.comm, self.run_options.stall_timeout)))
                     with ExitStack() as files:
                         return self._attempt(files, finish)
@@ -123,6 +128,7 @@ class Driver:
         choice.tell(self.comm)
         self._iterate(prepared)
         self._save(prepared, at_end=True)
+        self.stops.finish()
         finish(self.comm, prepared)
         self.peak_memory, self.streamed = max(self.comm.allgather(own_peak_memory())), choice.stream
         confirm(self.comm)  # so that all ranks end here, or none
@@ -135,7 +141,13 @@ class Driver:
             if path is not None:
                 check_writable(path, *others)
                 others.append(path)
-        if self.comm.rank == 0 and self.output is not None and self.lost:
+        if self.comm.rank != 0 or self.output is None:
+            return
+        older = self._before is not None and stamp(self.output) == self._before
+        if older and not (self.run_options.resume or self.run_options.overwrite):
+            remedy = "choose another path, `overwrite` it, or `resume` its fit"
+            raise InputError(f"{self.output}: there is a model already: {remedy}")
+        if self.lost:
             discard_parts(self.output)
 
     def _read(self, files: ExitStack) -> tuple[DistributedRows | None, DistributedRows, memory.Choice]:
@@ -149,7 +161,7 @@ class Driver:
         assert q is not None
         numbers = row_numbers(options, q, sets.d, self._keeps_copies)
         choice = memory.choose(self.comm, "all" if options.missing else asked, 8 * own.rows * numbers)
-        self._where, self._q = sets.where, q
+        self._where, self._q, self._columns = sets.where, q, sets.columns
         with raise_on_all_ranks(self.comm):
             X, Y = sets.rows(own, choice.stream, options.missing)
         if not choice.stream:
@@ -164,7 +176,15 @@ class Driver:
         try:
             prepared = prepare(X, Y, self.options, resuming=saved or holders is not None)
         except EmptyColumn as error:
-            raise InputError(f"{self._where}{error}") from error
+            names = self._columns.get("y")
+            named = EmptyColumn(error.column, listed([names[error.column]])) if names else error
+            raise InputError(f"{self._where}{named}") from error
+        prepared = prepared._replace(columns=self._columns)
+        with raise_on_all_ranks(self.comm):
+            if self._data not in (None, prepared.identity["data"]):
+                where = self._where or "the data: "
+                raise InputError(f"{where}has changed since this run began to read it: start it again")
+        self._data = prepared.identity["data"]
         if holders is not None and self.partners is not None:
             self.partners.restore(self.comm, prepared.fit, holders)
         elif saved:
@@ -182,12 +202,9 @@ class Driver:
     def _has_checkpoint(self) -> bool:
         """Return whether there is a checkpoint to continue from, as rank 0 sees it."""
         resume, output = self.run_options.resume, self.output
-        if resume == "yes":
-            return True
-        if output is None or (resume == "no" and not self.lost):
+        if output is None or not (resume or self.lost):
             return False
-        there = os.path.exists(output) if resume == "if present" else stamp(output) not in (None, self._before)
-        message = np.array([there])
+        message = np.array([os.path.exists(output) if resume else stamp(output) not in (None, self._before)])
         self.comm.Bcast(message)
         confirm(self.comm)
         return bool(message[0])

@@ -76,14 +76,17 @@ class RunOptions:
     """What happens beside the iterations: files, limits, and what to do when ranks fail."""
 
     output: str | None = None  # the model file, which holds the checkpoint too; None to keep the result in memory
-    checkpoint_every: Interval = (0, math.inf)  # one is written at the end in any case
-    resume: Literal["no", "yes", "if present"] = "no"  # continue from the checkpoint in `output`
+    checkpoint_every: Interval = (0, 600.0)  # one is written at the end in any case
+    resume: bool = False  # continue from the checkpoint in `output`, where there is one
+    overwrite: bool = False  # whether an older model in `output` may be replaced
     metrics: str | None = None  # a file for one JSON object per iteration
     time_limit: float = math.inf  # seconds, after which the fit saves and stops
-    signals: bool = False  # whether SIGUSR1, SIGUSR2 and SIGTERM make the fit save and stop
+    signals: bool = False  # whether SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 make the fit save and stop
     # When ranks fail: recover with the others (where the MPI can), keep the checkpoint, or abort.
     on_failure: Literal["recover", "checkpoint", "abort"] = "recover"
-    stall_timeout: float | None = None  # seconds without an answer after which a rank is ended, as if it had failed
+    # Seconds without an answer after which a rank is ended, as if it had failed; 0 for never. None for STALL where the
+    # ranks are on several machines, else never.
+    stall_timeout: float | None = None
     rows_in_memory: str = "auto"  # or "all", or "stream" to read rows from the file in every round
     progress: IO[str] | None = None  # where rank 0 shows the progress of the iterations
     # Called on every rank after each iteration with the `Fit`; the fit stops where one returns True.

@@ -1,6 +1,8 @@
 """From the rows of every rank to a fit that is ready to run, or to be continued."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +36,7 @@ class PreparedFit(NamedTuple):
     standardized: dict[str, Standardization]  # by "x" and "y", how the columns were; empty where they were not
     constant: dict[str, list[int]]  # by "x" and "y", the numbers of the constant columns
     identity: dict[str, Any]  # what two fits must have in common for one to continue the other
+    columns: Mapping[str, list[str]] = MappingProxyType({})  # by "x" and "y", names of the columns that have some
 
 
 @np.errstate(all="ignore")  # a start that is not finite is refused

@@ -11,6 +11,8 @@ from mpigp import native
 from mpigp.numerics.cholesky import NotPositiveDefinite
 from mpigp.types import Floats
 
+ROUNDING = 1e-6  # of the largest terms of a bound: far more than they are rounded by, far less than they are
+
 
 class Group(NamedTuple):
     """Outputs that the same rows have: these columns of Y, the number of those rows, and ΣY_iY_iᵀ of both."""
@@ -26,6 +28,19 @@ def group_of_outputs(groups: Sequence[Group]) -> NDArray[np.intp]:
     for number, each in enumerate(groups):
         group[each.outputs] = number
     return group
+
+
+def largest_bound(groups: Sequence[Group], beta: float) -> float:
+    """Return what no bound can exceed but by rounding: Σ nd/2 log(β/2π) over the groups.
+
+    Of all other terms of F (below), log diag L_B ≥ 0, tr C ≤ n, KL ≥ 0, and s ‖c‖² ≤ YY, because
+    s A_yᵀ (I + s C)⁻¹ A_y ≤ yᵀy for A_y = A y and C ⪰ A Aᵀ.
+    """
+    largest = slack = 0.0
+    for outputs, n, YY in groups:
+        largest += 0.5 * n * len(outputs) * (math.log(beta) - math.log(2 * math.pi))
+        slack += n * len(outputs) + beta * YY
+    return largest + ROUNDING * (slack + abs(largest))
 
 
 class Bound(NamedTuple):

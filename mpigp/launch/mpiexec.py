@@ -1,4 +1,8 @@
-"""`--ranks N`: start mpiexec, with the options that the installed MPI needs."""
+"""`--ranks N`: start mpiexec, with the options that the installed MPI needs, and see to it that the job ends well.
+
+The exit code is that of the job's last word, a mark that its rank 0 leaves, and not mpiexec's: Open MPI's 0 may mean
+that a machine with all its ranks died, and its 1 that the ranks saved and stopped.
+"""
 
 import os
 import re
@@ -9,23 +13,26 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from mpigp.errors import STOPPED, InputError
 from mpigp.files.atomic import discard_parts, stamp
-from mpigp.mpi.processes import ENDED, MARKS, MET, RANK_VARIABLES, environments, say, status
+from mpigp.launch.hosts import Host, answering
+from mpigp.mpi import marks
+from mpigp.mpi.processes import RANK_VARIABLES, end_with_parent, environments, launched_rank, say, status
+from mpigp.mpi.signals import IMPATIENT, SAME, SIGNALS
 
 STARTS = 2  # more, of a launcher that could not start a single rank
 START = 300.0  # seconds for ranks to come up: minutes on a cluster whose disks are busy
 SCHEDULED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
-PATIENCE = 2.0  # seconds for a launcher to end its ranks
+PATIENCE = 1.0  # seconds for a launcher to end its ranks
+LAST = 5.0  # seconds for mpiexec to end behind the last word of its ranks
 RANK = RANK_VARIABLES[:2]  # of Open MPI and MPICH, which mpiexec sets
-DEATHS = (signal.SIGABRT, signal.SIGBUS, signal.SIGKILL, signal.SIGSEGV)  # MPICH's exit code is that of the rank, bare
 RETOLD = re.compile(r"exited with non-zero status|has exited due to|MPI_ABORT was invoked|exited on\s+signal")
-FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+FORWARDED = re.compile("MPIGP_|OMP_|OPENBLAS_|MKL_|PYTHON|NPY_")  # variables that ranks on other machines have too
+RANKS_COMMAND = "import sys; del sys.path[0]; from mpigp.__main__ import main; main()"  # `-P` before Python 3.11
 
 
 def find_mpiexec() -> str:
@@ -60,10 +67,11 @@ def flags(version: str, ranks: int, threads: int, cores: int, root: bool, surviv
 
     Open MPI refuses root, and more ranks than cores, unless told otherwise; ranks that wait keep their core busy, which
     ranks that share it cannot afford; and it binds a rank to one core, where a rank of several threads needs several.
-    MPICH does none of these.
+    MPICH does not refuse, and binds no rank unless told.
     """
     if "Open MPI" not in version:
-        return []
+        bind = "HYDRA" in version and threads > 1 and ranks * threads <= cores
+        return ["-bind-to", f"core:{threads}"] if bind else []
     options = ["--allow-run-as-root"] if root else []
     if survive and outlives(version):
         options += ["--with-ft", "ulfm"]
@@ -74,144 +82,239 @@ def flags(version: str, ranks: int, threads: int, cores: int, root: bool, surviv
     return options
 
 
-def launch(ranks: int, threads: int, arguments: list[str], model: str | None = None, restarts: int = 0) -> int:
-    """Run `mpigp ARGUMENTS` on this many ranks; return the exit code.
+def host_flags(version: str, hosts: Sequence[Host], environment: Mapping[str, str]) -> list[str]:
+    """Return the options that name the machines, and the variables that their ranks have from here."""
+    if not hosts:
+        return []
+    named = ",".join(f"{host.name}:{host.slots}" for host in hosts)
+    if "Open MPI" not in version:
+        return ["-hosts", named]  # MPICH hands on all variables
+    names = [name for name in environment if FORWARDED.match(name) and name != marks.FOLDER]
+    return ["--host", named, *(word for name in [*names, marks.FOLDER] for word in ("-x", name))]
 
-    model : what a fit writes, and with it its checkpoints
+
+def rank_command(arguments: list[str]) -> list[str]:
+    """Return the command of a rank, which imports nothing from the current folder."""
+    start = ["-P", "-m", "mpigp"] if sys.version_info >= (3, 11) else ["-c", RANKS_COMMAND]
+    return [sys.executable, *start, *arguments]
+
+
+class Launch:
+    """Starts of `mpigp ARGUMENTS` on this many ranks, until one of them ends.
+
+    model : what the command writes, and a fit its checkpoints with it
     restarts : where more than none, the job outlives dead ranks where the MPI can; and if it dies as a whole all the
         same, it is started again so many times, from its last checkpoint or from the beginning
+    hosts : the machines; none for this one, or for the scheduler's
     """
-    mpiexec = find_mpiexec()
-    options = flags(mpi_version(mpiexec), ranks, threads, available_cores(os.environ), os.geteuid() == 0, restarts > 0)
-    command = [mpiexec, *options, "-n", str(ranks), sys.executable, "-m", "mpigp", *arguments]
-    before, starts = stamp(model) if model else None, STARTS
-    job = Job(command)
-    while True:
-        code = job.run()
-        if not job.died:
-            return code
-        saved = model is not None and stamp(model) not in (None, before)
-        if not (job.began or saved or job.signal) and starts:  # it met what a killed launcher of its number left
-            starts -= 1
-            say("no rank came up: starting them again")
-            continue
-        if model is not None:
-            discard_parts(model)
-        if saved and "--resume" not in command:
-            command.append("--resume")
-        if job.signal or not restarts:
-            remedy = "go on with --resume" if saved else "start it again"
-            ended = "was stopped" if job.signal else "died, because a rank or its launcher was killed"
-            say(f"the job {ended}: {remedy}")
-            return STOPPED if saved else 1
-        restarts -= 1
-        say(f"the job died: starting it again {'from its checkpoint' if saved else 'from the beginning'}")
+
+    def __init__(self, ranks: int, threads: int, arguments: list[str], model: str | None = None, restarts: int = 0,
+                 hosts: Sequence[Host] = ()) -> None:  # fmt: skip
+        self.ranks, self.threads, self.arguments = ranks, threads, list(arguments)
+        self.model, self.restarts, self.hosts, self.survive = model, restarts, list(hosts), restarts > 0
+        self.mpiexec = find_mpiexec()
+        self.version = mpi_version(self.mpiexec)
+        self._before = stamp(model) if model else None
+
+    def run(self) -> int:
+        """Run it to its end; return the exit code."""
+        job, starts = Job(self._shared), STARTS
+        while True:
+            code = job.run(self._command())
+            if self.model is not None and code != 0:
+                discard_parts(self.model)
+            if job.quits:
+                say("the job was stopped at once: --resume goes on from its last checkpoint")
+                return 1
+            if not job.died:
+                return code
+            saved = self.model is not None and stamp(self.model) not in (None, self._before)
+            if job.signal:
+                say(f"{signal.Signals(job.signal).name} was received before there was anything new to save: "
+                    "go on with --resume")  # fmt: skip
+                return STOPPED
+            if not (job.began or saved) and starts:  # as when it met a stale session directory of a killed mpiexec
+                starts -= 1
+                say("no rank came up: starting them again")
+            elif not self.restarts:
+                say(f"the job died, because a rank or its launcher was killed: {'go on with' if saved else 'start it'} "
+                    f"{'--resume' if saved else 'again'}")  # fmt: skip
+                return STOPPED if saved else 1
+            elif not self._again(saved):
+                return STOPPED if saved else 1
+
+    def _again(self, saved: bool) -> bool:
+        """Prepare another start; return whether there is a machine for it."""
+        self.restarts -= 1
+        if saved and "--resume" not in self.arguments:
+            self.arguments.append("--resume")
+        left = answering(self.hosts)
+        lost = [host.name for host in self.hosts if host not in left]
+        if self.hosts and not left:
+            say(f"the job died, and no machine of it answers: {'go on with --resume' if saved else 'start it again'}")
+            return False
+        self.hosts = left
+        place = f", without {', '.join(lost)}" if lost else ""
+        say(f"the job died: starting it again {'from its checkpoint' if saved else 'from the beginning'}{place}")
+        return True
+
+    @property
+    def _shared(self) -> str | None:
+        """The folder in which all machines of the job see the ranks' marks; None where there is one machine."""
+        several = bool(self.hosts) or os.environ.get("SLURM_JOB_NUM_NODES", "1") != "1"
+        return str(Path(self.model or "model").absolute().parent) if several else None
+
+    def _command(self) -> list[str]:
+        slots = sum(host.slots for host in self.hosts)
+        ranks = min(self.ranks, slots) if self.hosts else self.ranks
+        cores = slots * self.threads if self.hosts else available_cores(os.environ)
+        options = flags(self.version, ranks, self.threads, cores, os.geteuid() == 0, self.survive)
+        options += host_flags(self.version, self.hosts, os.environ)
+        return [self.mpiexec, *options, "-n", str(ranks), *rank_command(self.arguments)]
 
 
 class Job:
-    """Runs of mpiexec, one after another: their signals, what they say, and whether the last one's ranks came up."""
+    """Runs of mpiexec, one after another: their signals, what they say, and whether the last one's ranks came up.
 
-    def __init__(self, command: list[str]) -> None:
-        self.command = command
-        self.died = self.began = False
-        self.signal = self._unsent = 0  # the last that was sent to this process, which all of them reach
+    shared : a folder for the ranks' marks that all machines of the job see; None where there is one machine
+    signal : the first stop signal that was sent to this process.   quits : whether the job is to end at once
+    died : whether it ended without a last word.   began : whether its ranks came up
+    """
+
+    def __init__(self, shared: str | None = None) -> None:
+        self.shared = shared
+        self.died = self.began = self.quits = False
+        self.signal, self._unsent, self._first = 0, False, 0.0
         self._process: subprocess.Popen[str] | None = None
-        for each in FORWARDED:
+        for each in SIGNALS:
             signal.signal(each, self._forward)
 
     @property
     def _elsewhere(self) -> bool:
         """Whether all ranks may be on other machines: in a job of a scheduler, but for Slurm's on this one alone."""
         here = os.environ.get("SLURM_JOB_NUM_NODES") == "1" and "SLURMD_NODENAME" in os.environ
-        return any(name in os.environ for name in SCHEDULED) and not here
+        return self.shared is not None or (any(name in os.environ for name in SCHEDULED) and not here)
 
     def _forward(self, number: int, frame: object) -> None:
-        self.signal = number
-        if self._process is None:
-            self._unsent = number
-        else:
-            self._process.send_signal(number)
+        """Have the ranks save and stop: mpiexec forwards SIGUSR1; others end the ranks. The second ends the job."""
+        if not self.signal:
+            self.signal, self._first = number, time.monotonic()
+            self._unsent = self._process is None
+            if self._process is not None:
+                self._process.send_signal(signal.SIGUSR1)
+        elif number in IMPATIENT and time.monotonic() > self._first + SAME:
+            self.quits = True
 
-    def run(self) -> int:
+    def run(self, command: list[str]) -> int:
         """Run it to its end; return the exit code, 128 + its number for a signal."""
         self.died = self.began = self._seen = False
         environment = {name: value for name, value in os.environ.items() if name not in RANK}
-        pipe: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True, "errors": "replace"}
-        with (
-            tempfile.TemporaryDirectory(prefix="mpigp-") as folder,
-            subprocess.Popen(self.command, env=environment | {MARKS: folder}, **pipe) as process,
-        ):
-            self._process = process
-            if self._unsent:  # it came before there was somebody to send it to
-                process.send_signal(self._unsent)
-                self._unsent = 0
-            threading.Thread(target=self._watch, args=(process, folder), daemon=True).start()
-            while True:
-                try:
-                    self._retell(process)
-                    break
-                except KeyboardInterrupt:  # as a rule mpiexec has had it too, and ends its ranks
-                    if self.signal == signal.SIGINT:
-                        process.terminate()
-                    self.signal = signal.SIGINT
-            self._process = None
-            marks = os.listdir(folder)
-            self.began = bool(marks) or (self._elsewhere and not self._seen)
-            code = process.returncode if process.returncode >= 0 else 128 - process.returncode
-            ended = self._elsewhere or any(mark.startswith(ENDED) for mark in marks)
-            # Open MPI's 0 may mean that all ranks died, where they may survive each other.
-            self.died = self.died or code > 128 or code in DEATHS or (code == 0 and not ended)
-            if self.died:
-                for rank in ranks_with(folder):  # what a launcher that was killed has left behind
-                    with suppress(ProcessLookupError):
-                        os.kill(rank, signal.SIGKILL)
-        return code
-
-    def _retell(self, process: subprocess.Popen[str]) -> None:
-        """Pass on what a process says, until it has ended."""
-        assert process.stderr is not None
-        for line in without_banners(process.stderr):
-            sys.stderr.write(line)
-            sys.stderr.flush()
-        process.wait()
+        with tempfile.TemporaryDirectory(prefix=".mpigp-", dir=self.shared, ignore_cleanup_errors=True) as folder:
+            with subprocess.Popen(
+                command, env=environment | {marks.FOLDER: folder}, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                text=True, errors="replace", preexec_fn=apart,
+            ) as process:  # fmt: skip
+                self._process = process
+                if self._unsent:  # it came before there was somebody to send it to
+                    process.send_signal(signal.SIGUSR1)
+                    self._unsent = False
+                watch = threading.Thread(target=self._watch, args=(process, folder), daemon=True)
+                watch.start()
+                reader = threading.Thread(target=retell, args=(process,), daemon=True)
+                reader.start()
+                process.wait()
+                watch.join()
+                reader.join(PATIENCE)  # not for ever: what mpiexec has started may hold the pipe
+                self._process = None
+            self.began = bool(os.listdir(folder)) or (self._elsewhere and not self._seen)
+            word = marks.last_word(folder)
+            self.died = word is None
+            if self.died or self.quits:
+                kill_all(folder)  # that a launcher that was killed has left behind
+        if word is not None:
+            return word
+        return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
     def _watch(self, process: subprocess.Popen[str], folder: str) -> None:
-        """End a job of which a rank dies before all on this machine have met: where jobs may survive, they would wait.
+        """End a job that does not end by itself: one to quit, one behind its last word, and one that did not come up.
 
         A rank that has met the others may die while they are still on their way out of MPI's start.
         """
-        seen: set[int] = set()
-        end = time.monotonic() + START
+        met, began, over = False, time.monotonic(), 0.0
+        ranks: dict[int, int] = {}
         while process.poll() is None:
-            seen |= ranks_with(folder)
-            self._seen = bool(seen)
-            gone = {rank for rank in seen if status(rank) is None}
-            # Read last: a rank that ended in good order has left its mark.
-            marks = set(os.listdir(folder)) if os.path.isdir(folder) else set()
-            left = {rank for rank in seen if f"{ENDED}.{rank}" not in marks}
-            if seen and all(f"{MET}.{rank}" in marks for rank in left):
-                return
-            late = time.monotonic() > end
-            if late and self._elsewhere and not seen:
-                return
-            if (left & gone or late) and process.poll() is None:
-                self.died = True
-                process.terminate()
-                time.sleep(PATIENCE)
-                process.kill()
+            now = time.monotonic()
+            over = over or (now if {marks.DONE, marks.FAILED} & set(os.listdir(folder)) else 0.0)
+            if not met and not over:
+                ranks |= ranks_with(folder)
+                met = self._came_up(ranks, folder)
+                late = now > began + START
+                met = met or (late and self._elsewhere and not ranks)
+                over = -LAST if (late and not met) or lost(ranks, folder) else 0.0
+            if self.quits or (over and now > over + LAST):
+                end(process, folder)
                 return
             time.sleep(0.05)
 
+    def _came_up(self, ranks: dict[int, int], folder: str) -> bool:
+        """Return whether all ranks of this machine that were seen have met the others, or ended."""
+        self._seen = bool(ranks)
+        return self._seen and not without_mark(ranks.values(), folder)
 
-def ranks_with(folder: str) -> set[int]:
-    """Return the processes of the ranks with this folder for marks, without the processes that they have started."""
-    parents = {
-        process: each.parent
+
+def apart() -> None:
+    """Have this process in a group of its own, which a terminal's Ctrl-C does not reach, and end with its parent."""
+    os.setpgid(0, 0)
+    end_with_parent()
+
+
+def retell(process: subprocess.Popen[str]) -> None:
+    """Pass on what a process says."""
+    assert process.stderr is not None
+    with suppress(ValueError):  # closed meanwhile
+        for line in without_banners(process.stderr):
+            sys.stderr.write(line)
+            sys.stderr.flush()
+
+
+def lost(ranks: dict[int, int], folder: str) -> bool:
+    """Return whether a rank, of these by process, died before it met the others: where jobs may survive, they wait."""
+    gone = [rank for process, rank in ranks.items() if status(process) is None]
+    return bool(without_mark(gone, folder))  # read last: a rank that ended in good order has left its mark
+
+
+def without_mark(ranks: Iterable[int], folder: str) -> set[int]:
+    """Return those of the ranks that have neither met the others nor ended."""
+    left = set(os.listdir(folder))
+    return {rank for rank in ranks if not left & {f"{marks.MET}.{rank}", f"{marks.ENDED}.{rank}"}}
+
+
+def end(process: subprocess.Popen[str], folder: str) -> None:
+    """End mpiexec and the ranks of this machine; daemons on others end when they miss it."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(PATIENCE)
+    process.kill()
+    kill_all(folder)
+
+
+def kill_all(folder: str) -> None:
+    """Kill the processes of this machine with this folder for marks: the ranks, and those that reach other machines."""
+    for process, environment in environments():
+        if environment.get(marks.FOLDER) == folder:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+
+def ranks_with(folder: str) -> dict[int, int]:
+    """Return the ranks with this folder for marks by their processes, without the processes that they have started."""
+    found = {
+        process: (each.parent, launched_rank(environment))
         for process, environment in environments()
-        if environment.get(MARKS) == folder and any(name in environment for name in RANK)
+        if environment.get(marks.FOLDER) == folder and any(name in environment for name in RANK)
         if (each := status(process)) is not None
     }
-    return {process for process, parent in parents.items() if parent not in parents}
+    return {process: rank for process, (parent, rank) in found.items() if parent not in found}
 
 
 def without_banners(lines: Iterable[str]) -> Iterator[str]:

@@ -14,7 +14,9 @@ from threadpoolctl import threadpool_info
 
 from mpigp import native
 from mpigp.errors import InputError
+from mpigp.mpi.marks import DONE, mark
 from mpigp.mpi.processes import SIZE_VARIABLES, described, say
+from mpigp.mpi.startup import initialize
 from mpigp.types import Comm, Floats
 
 NOTICE = 1.0  # seconds, after which a death is known to everyone
@@ -24,6 +26,7 @@ LEAST_CORES = {"baseline": "Prescott", "avx2": "Haswell", "avx512": "SkylakeX"} 
 def connected() -> Comm:
     """Return the communicator of all ranks."""
     try:
+        initialize()
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         reason = " ".join(str(error).split())
@@ -42,6 +45,7 @@ def world() -> Comm:
         if comm.size > 1 and isinstance(error, MPI.Exception):
             time.sleep(NOTICE)  # where another rank was killed, the launcher ends this one, and knows why
         say(f"rank {comm.rank}: {described(error, trace)}")
+        mark(DONE, "1")
         if comm.size > 1:
             comm.Abort(1)
         sys.stdout.flush()

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpigp.chunks import Share, chunk_rows, share
-from mpigp.data.datasets import Columns, blocks
+from mpigp.data.datasets import Columns, Stream, blocks
+from mpigp.errors import InputError
 from mpigp.gp.posterior import Prediction
-from mpigp.mpi.communicator import sum_over_ranks
+from mpigp.mpi.communicator import raise_on_all_ranks, sum_over_ranks
 from mpigp.numerics import reproducible_sum
 from mpigp.types import Comm, Floats, Integers
 
@@ -51,6 +52,7 @@ class DistributedRows:
             for first in range(0, len(block), chunk):
                 words += reproducible_sum.to_accumulators(of_chunk(block[first : first + chunk]).ravel(), scale)
         sum_over_ranks(self.comm, words)
+        check_unchanged(self.comm, self.local)
         return reproducible_sum.from_accumulators(words, scale).reshape(bound.shape)
 
     def extremes(self) -> tuple[Floats, Floats]:
@@ -62,6 +64,7 @@ class DistributedRows:
             ends = -np.fmin.reduce(block, axis=0, initial=np.inf), np.fmax.reduce(block, axis=0, initial=-np.inf)
             both = np.maximum(both, ends)
         self.comm.Allreduce(MPI.IN_PLACE, both, op=MPI.MAX)
+        check_unchanged(self.comm, self.local)
         return -both[0], both[1]
 
     def take(self, numbers: Integers) -> Floats:
@@ -72,7 +75,26 @@ class DistributedRows:
             first, last = np.searchsorted(numbers, (start, start + len(block)))
             rows[first:last] = block[numbers[first:last] - start]
         sum_over_ranks(self.comm, rows.view(np.int64))  # bits: all other ranks have zeros there
+        check_unchanged(self.comm, self.local)
         return rows
+
+
+def check_unchanged(comm: Comm, *columns: Columns) -> None:
+    """Refuse streamed rows if any rank has seen a problem of their file; those in memory have none. Collective.
+
+    Called after each pass over rows, so that nothing is made of a pass in which they changed.
+    """
+    from mpi4py import MPI
+
+    problems = [each.file.problem for each in columns if isinstance(each, Stream)]
+    if not problems:
+        return
+    seen = np.array([any(problems)], np.int64)
+    comm.Allreduce(MPI.IN_PLACE, seen, op=MPI.MAX)
+    if seen[0]:
+        with raise_on_all_ranks(comm):
+            if any(problems):
+                raise InputError(next(filter(None, problems)))
 
 
 def fingerprint(*arrays: DistributedRows | None) -> str:
@@ -92,6 +114,7 @@ def fingerprint(*arrays: DistributedRows | None) -> str:
                 places = np.arange(block.size, dtype=np.uint64) + np.uint64(place)
                 total += _mix(block.view(np.uint64).ravel() ^ _mix(places)).sum(dtype=np.uint64)
     sum_over_ranks(comm, total)
+    check_unchanged(comm, *(array.local for array in arrays if array is not None))
     return f"{int(total[0]):016x}"
 
 

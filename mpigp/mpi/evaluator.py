@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpigp import native
-from mpigp.gp.bound import Bound, Group, bound
+from mpigp.gp.bound import Bound, Group, bound, largest_bound
 from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import Adjoints, Block, Inducing, Model, Statistics
 from mpigp.mpi.communicator import check_alike
@@ -87,6 +87,7 @@ class Evaluator:
             inducing = Inducing(self.model.backend, parameters.Z, parameters.alpha, jitter, snr)
             sums = self._sum_statistics(inducing)
         self._allreduce(sums)
+        self.rows.check_unchanged(self.comm)
         if sums[-1] and not self.model.whitens(inducing):
             raise EvaluationFailed("the bound has no value here: a sum over the rows is not finite, or too large")
 
@@ -98,6 +99,7 @@ class Evaluator:
             scale = self.model.gradient_scale(inducing, weights, self.rows)
             sums = self._sum_gradient(inducing, weights, scale)
         self._allreduce(sums)
+        self.rows.check_unchanged(self.comm)
         if sums[-1]:
             raise EvaluationFailed("the gradient has no value here: rows lie too far from the inducing points")
         with self.phases("bound"):
@@ -137,6 +139,8 @@ class Evaluator:
         summary, groups = self._summary(inducing, sums[:-1])
         try:
             F = bound(summary.C, summary.b, groups, summary.KL, parameters.variance, parameters.beta)
+            if F.value > largest_bound(groups, parameters.beta):
+                return None
             return Master(summary, F, self.model.weights(inducing, summary, F, self.rows))
         except (NotPositiveDefinite, OverflowError):
             return None

@@ -2,9 +2,11 @@
 
 A rank that is stopped, or hangs inside a call that lets no other thread run, does not fail, and MPI waits for it
 forever. Once killed, it is a failed rank like any other. Heartbeats are datagrams beside MPI, from a thread of each
-rank to all others; a rank is monitored from its first heartbeat on, so a network that carries none does no harm. A
-process can be killed only from its own machine: where a machine has fallen silent with all its ranks, the whole job is
-aborted.
+rank. The ranks of a machine form a ring, and so do the machines, by the first rank of each: a rank sends its heartbeats
+to the next one in its ring and hears those of the one before, so their number does not grow with the ranks. A rank is
+monitored from its first heartbeat on, so a network that carries none does no harm.
+
+A process can be killed only from its own machine: where a machine has fallen silent, the whole job is aborted.
 """
 
 import os
@@ -18,12 +20,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpigp.errors import GIVEN_UP
 from mpigp.mpi.processes import say, status
-from mpigp.mpi.ulfm import confirm
+from mpigp.mpi.ulfm import abort, confirm
 from mpigp.types import Comm
 
+STALL = 15.0  # seconds, the timeout where ranks are on several machines and the user gave none
 BEATS = 10  # heartbeats within the timeout
+MACHINE = 1.5  # times the timeout, for a machine: its first rank may have to be killed, and be replaced by the next
+UNREPORTED = 30.0  # seconds for MPI to report a rank that has failed, and for the others to recover
 MESSAGE = struct.Struct("!8siB")  # the job's token, the rank, and whether it is the last heartbeat
 ADDRESS = struct.Struct("!8siiiq256s")
 
@@ -39,54 +43,78 @@ class Address(NamedTuple):
     host: bytes
 
 
+class Neighbors(NamedTuple):
+    """The ranks before and behind this one in a ring."""
+
+    before: Address
+    behind: Address
+
+
+def neighbors(addresses: list[Address], own: Address) -> list[Neighbors]:
+    """Return this rank's neighbors in the ring of its machine, and, for a machine's first rank, in that of machines."""
+    machine = [each for each in addresses if each.host == own.host]
+    first = {each.host: each for each in reversed(addresses)}
+    rings = [machine, sorted(first.values(), key=lambda each: each.rank)]
+    places = [(ring, ring.index(own)) for ring in rings if own in ring and len(ring) > 1]
+    return [Neighbors(ring[at - 1], ring[(at + 1) % len(ring)]) for ring, at in places]
+
+
 def start_time(process: int) -> int:
     """Return the start time of a process in clock ticks, which with its ID identifies it; -1 where it has ended."""
     return getattr(status(process), "started", -1)
 
 
 class Heartbeat:
-    """Sends this rank's heartbeats and kills ranks without one for `timeout` seconds, until `close`.
+    """Sends this rank's heartbeats and kills the ranks before it without one for `timeout` seconds, until `close`.
 
-    The constructor is collective.
+    timeout : None for STALL where the ranks are on several machines, and no heartbeats elsewhere.   The constructor is
+    collective.
     """
 
-    def __init__(self, comm: Comm, timeout: float) -> None:
+    def __init__(self, comm: Comm, timeout: float | None) -> None:
         from mpi4py import MPI
 
-        self.comm, self.timeout = comm, timeout
+        self.comm = comm
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("", 0))
         self._socket.setblocking(False)
         host = MPI.Get_processor_name().encode()[:256]
         port, process = self._socket.getsockname()[1], os.getpid()
-        self.own = Address(os.urandom(8), MPI.COMM_WORLD.rank, port, process, start_time(process), host)
-        mine = np.frombuffer(ADDRESS.pack(*self.own), np.uint8).copy()
+        mine = Address(os.urandom(8), MPI.COMM_WORLD.rank, port, process, start_time(process), host)
         gathered = np.empty((comm.size, ADDRESS.size), np.uint8)
-        comm.Allgather(mine, gathered)
+        comm.Allgather(np.frombuffer(ADDRESS.pack(*mine), np.uint8).copy(), gathered)
         confirm(comm)
         addresses = [Address(*ADDRESS.unpack(row.tobytes())) for row in gathered]
         self._token = addresses[0].token
-        self._others = {each.rank: each._replace(host=each.host.rstrip(b"\0")) for each in addresses}
-        del self._others[self.own.rank]
+        self._all = [each._replace(token=self._token, host=each.host.rstrip(b"\0")) for each in addresses]
+        self.own = self._all[comm.rank]
+        several = len({each.host for each in self._all}) > 1
+        self.timeout = (STALL if several else 0.0) if timeout is None else timeout
         self._heard: dict[int, float] = {}
         self._lock, self._closing = threading.Lock(), threading.Event()
-        self._send()  # the first, before anything can go wrong
+        self._rings = neighbors(self._all, self.own)
         self._thread = threading.Thread(target=self._monitor, daemon=True)
-        self._thread.start()
+        if self.timeout:
+            self._send()  # the first, before anything can go wrong
+            self._thread.start()
 
     def forget(self, ranks: list[int]) -> None:
-        """Stop monitoring these ranks: they have failed."""
+        """Leave these ranks out of the rings: they have failed."""
         with self._lock:
-            for rank in ranks:
-                self._others.pop(rank, None)
-                self._heard.pop(rank, None)
+            self._all = [each for each in self._all if each.rank not in ranks]
+            self._rings = neighbors(self._all, self.own)
+            now = time.monotonic()
+            self._heard = {before.rank: now for before, _ in self._rings} if self._heard else {}
+            if self.timeout:
+                self._send()
 
     def close(self) -> None:
-        """Stop, and tell the other ranks not to expect more heartbeats."""
+        """Stop, and tell the neighbors not to expect more heartbeats."""
         self._closing.set()
-        self._thread.join()
-        for _ in range(3):  # a datagram may be lost
-            self._send(last=True)
+        if self.timeout:
+            self._thread.join()
+            for _ in range(3):  # a datagram may be lost
+                self._send(last=True)
         self._socket.close()
 
     def _monitor(self) -> None:
@@ -95,16 +123,15 @@ class Heartbeat:
                 self._send()
                 self._listen()
                 now = time.monotonic()
-                silent = {rank: now - when for rank, when in self._heard.items() if now - when > self.timeout}
-                for rank, seconds in silent.items():
-                    self._end(self._others[rank], seconds, sorted({self.own.rank, *self._heard} - set(silent)))
+                for before, _ in self._rings:
+                    self._check(before, now - self._heard.get(before.rank, now))
 
     def _send(self, last: bool = False) -> None:
         message = MESSAGE.pack(self._token, self.own.rank, last)
-        for each in self._others.values():
-            host = "127.0.0.1" if each.host == self.own.host else each.host.decode()
+        for _, behind in self._rings:
+            host = "127.0.0.1" if behind.host == self.own.host else behind.host.decode()
             with suppress(OSError):
-                self._socket.sendto(message, (host, each.port))
+                self._socket.sendto(message, (host, behind.port))
 
     def _listen(self) -> None:
         """Note the ranks whose heartbeats arrived, as of now: this rank itself may have been stopped meanwhile."""
@@ -114,22 +141,19 @@ class Heartbeat:
                 if len(message) != MESSAGE.size:
                     continue
                 token, rank, last = MESSAGE.unpack(message)
-                if token != self._token or rank not in self._others:
-                    continue
-                if last:
-                    del self._others[rank]
+                if token == self._token and last:
                     self._heard.pop(rank, None)
-                else:
+                elif token == self._token:
                     self._heard[rank] = time.monotonic()
 
-    def _end(self, silent: Address, seconds: float, present: list[int]) -> None:
-        """Kill a silent rank from the lowest of the `present` ranks on its host; abort the job where there is none."""
-        beside = [rank for rank in present if rank == self.own.rank or self._others[rank].host == silent.host]
-        if silent.host == self.own.host:
-            if min(beside) == self.own.rank and start_time(silent.process) == silent.started:
-                say(f"rank {silent.rank} has not answered for {self.timeout:g} s: it is treated as failed")
-                with suppress(ProcessLookupError):
-                    os.kill(silent.process, signal.SIGKILL)
-        elif not set(beside) - {self.own.rank} and seconds > 2 * self.timeout and min(present) == self.own.rank:
-            say(f"rank {silent.rank} has not answered for {seconds:.0f} s, nor has any on its machine: ending the job")
-            self.comm.Abort(GIVEN_UP)
+    def _check(self, before: Address, seconds: float) -> None:
+        """Kill a rank that is silent on this machine; abort the job where that is in vain, or a machine is silent."""
+        if before.host != self.own.host:
+            if seconds > MACHINE * self.timeout:
+                abort(self.comm, f"{before.host.decode()} has not answered for {seconds:.0f} s: the job ends")
+        elif seconds > self.timeout and start_time(before.process) == before.started:
+            say(f"rank {before.rank} has not answered for {self.timeout:g} s: it is treated as failed")
+            with suppress(ProcessLookupError):
+                os.kill(before.process, signal.SIGKILL)
+        elif seconds > self.timeout + UNREPORTED:
+            abort(self.comm, f"rank {before.rank} has failed, and MPI has not reported it for {seconds:.0f} s")

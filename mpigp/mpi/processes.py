@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -12,8 +14,7 @@ if TYPE_CHECKING:
 
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
-MARKS = "MPIGP_STARTED"  # the variable that names the folder for the marks of ranks
-MET, ENDED = "met", "ended"
+PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 def launched_rank(environment: Mapping[str, str]) -> int:
@@ -90,9 +91,18 @@ def environments() -> Iterator[tuple[int, dict[str, str]]]:
             continue
 
 
-def mark(event: str) -> None:
-    """Leave a mark for the launcher if it asked for marks: this rank has MET the others, or ENDED in good order."""
-    folder = os.environ.get(MARKS)
-    if folder and os.path.isdir(folder):
-        with open(os.path.join(folder, f"{event}.{os.getpid()}"), "a"):
-            pass
+def children(process: int) -> set[int]:
+    """Return the processes that the main thread of a process has started; none where the kernel does not tell."""
+    with suppress(OSError), open(f"/proc/{process}/task/{process}/children") as file:
+        return set(map(int, file.read().split()))
+    return set()
+
+
+def end_with_parent() -> None:
+    """Have this process killed when its parent ends, however that happens."""
+    import ctypes
+
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)

@@ -7,7 +7,7 @@ every exponential of a pair, m(m+1)/2 numbers more in each round's message, and 
 once more on the master.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,12 +20,17 @@ from mpigp.errors import InputError
 from mpigp.gp.bound import Group
 from mpigp.gp.statistics import Block
 from mpigp.mpi.communicator import sum_over_ranks
-from mpigp.mpi.distributed_rows import DistributedRows
+from mpigp.mpi.distributed_rows import DistributedRows, check_unchanged, fingerprint
 from mpigp.types import Comm, Floats
 
 
 class EmptyColumn(InputError):
-    """An output that no row has."""
+    """An output that no row has, by its number and name."""
+
+    def __init__(self, column: int, name: str = "") -> None:
+        named = f", {name}," if name else ""
+        super().__init__(f"column {column} (counted from 0){named} has no entry at all: leave it out")
+        self.column = column
 
 
 class Patterns(NamedTuple):
@@ -56,7 +61,7 @@ def find_patterns(comm: Comm, Y: Floats) -> Patterns | None:
     sum_over_ranks(comm, both)
     alone = both.diagonal()
     if not alone.all():
-        raise EmptyColumn(f"column {int(alone.argmin())} (counted from 0) has no entry at all: leave it out")
+        raise EmptyColumn(int(alone.argmin()))
     same = (both == alone) & (both == alone[:, None])
     first, group = np.unique(same.argmax(axis=1), return_inverse=True)
     return Patterns(np.ascontiguousarray(counts[:, first]), group)
@@ -98,6 +103,18 @@ class Rows:
     def blocks(self) -> Iterator[Block]:
         """Return the rows in blocks: one, unless they are streamed."""
         return self._blocks() if self._whole is None else iter([self._whole])
+
+    def check_unchanged(self, comm: Comm) -> None:
+        """Refuse streamed rows whose file has changed. Collective; costs nothing where rows are in memory."""
+        if self._whole is None:
+            check_unchanged(comm, self.mu, self.Y)
+
+    def check_fingerprint(self, comm: Comm, expected: Mapping[str, Any]) -> None:
+        """Refuse streamed rows that, read once more, have another fingerprint than `expected["data"]`. Collective."""
+        if self._whole is None:
+            X = None if self.S is not None else DistributedRows(comm, self.n, self.mu.raw())
+            if fingerprint(X, DistributedRows(comm, self.n, self.Y.raw())) != expected["data"]:
+                raise InputError(self.Y.file.changed)
 
     def _blocks(self) -> Iterator[Block]:
         for first, (mu, Y) in blocks(self.mu, self.Y):

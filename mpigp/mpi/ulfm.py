@@ -20,6 +20,7 @@ rank that waits there for long aborts the job; `--ranks` starts it again.
 """
 
 import atexit
+import ctypes
 import os
 import sys
 import threading
@@ -27,9 +28,11 @@ import time
 
 from mpigp.errors import GIVEN_UP, InputError
 from mpigp.mpi.communicator import NOTICE
+from mpigp.mpi.marks import FAILED, mark
 from mpigp.mpi.processes import can_survive, say
 from mpigp.types import Comm
 
+ABORTING = 5.0  # seconds at most for MPI_Abort, which waits for machines that do not answer
 SHRINKING = 20.0  # seconds at most for MPI_Comm_shrink, which usually takes milliseconds
 
 
@@ -93,7 +96,7 @@ def survivors(comm: Comm, error: Exception) -> tuple[Comm, list[int]]:
     """
     from mpi4py import MPI
 
-    timer = threading.Timer(SHRINKING, _abort, [comm, f"MPI_Comm_shrink did not finish within {SHRINKING:g} s"])
+    timer = threading.Timer(SHRINKING, abort, [comm, f"MPI_Comm_shrink did not finish within {SHRINKING:g} s"])
     timer.daemon = True
     try:
         comm.Revoke()  # so that no rank waits forever for a failed one
@@ -102,7 +105,7 @@ def survivors(comm: Comm, error: Exception) -> tuple[Comm, list[int]]:
         timer.start()
         smaller = comm.Shrink()
     except MPI.Exception as failure:
-        _abort(comm, f"MPI_Comm_shrink failed: {failure}")
+        abort(comm, f"MPI_Comm_shrink failed: {failure}")
         raise
     finally:
         timer.cancel()
@@ -111,9 +114,13 @@ def survivors(comm: Comm, error: Exception) -> tuple[Comm, list[int]]:
     return smaller, sorted(MPI.Group.Translate_ranks(failed, numbers, MPI.COMM_WORLD.Get_group()))
 
 
-def _abort(comm: Comm, reason: str) -> None:
-    """End the job, because it cannot recover."""
+def abort(comm: Comm, reason: str) -> None:
+    """End the job, because it cannot recover; at least this rank, where MPI_Abort does not return."""
+    timer = threading.Timer(ABORTING, os._exit, [GIVEN_UP])
+    timer.daemon = True
+    timer.start()
     say(f"rank {comm.rank}: {reason}")
+    mark(FAILED)
     comm.Abort(GIVEN_UP)
 
 
@@ -132,7 +139,7 @@ def finalize_in_time(seconds: float = 10.0) -> None:
         sys.stdout.flush()
         ending.set()
         if not MPI.Is_finalized():  # several fits of one script may have met failures
-            MPI.Finalize()
+            ctypes.CDLL(MPI.__file__).MPI_Finalize()  # mpi4py's keeps Python's lock, and with it the other thread
 
     threading.Thread(target=watch, daemon=True).start()
     atexit.register(end)

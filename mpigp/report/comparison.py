@@ -106,7 +106,7 @@ def predictions(posterior: Posterior, data: DataSets) -> Predictions:
         curve = dict(zip(("x", "mean", "f_sd", "y_sd"), (grid, *predict(posterior, grid[:, None])), strict=True))
     return Predictions(
         name=Path(data.Y.file.filename).name, n=data.n, rows=rows, truth=truth, mean=mean, y_sd=y_sd,
-        x=None if curve is None else X[:, 0], x_names=names(data.X), y_names=names(data.Y),
+        x=None if curve is None else X[:, 0], x_names=names(data, "x"), y_names=names(data, "y"),
         rmse=np.sqrt(((truth - mean) ** 2).mean(axis=0)),
         nlpd=(0.5 * np.log(2 * np.pi) + np.log(y_sd) + 0.5 * scaled**2).mean(axis=0),
         inside=(np.abs(scaled) <= 2).mean(axis=0),
@@ -122,11 +122,9 @@ def predict(posterior: Posterior, X: Floats) -> tuple[Floats, Floats, Floats]:
     return mean, f_sd, y_sd
 
 
-def names(item: h5py.Dataset) -> list[str]:
-    """Return the names of a dataset's columns: its attribute `columns`, or their numbers."""
+def names(data: DataSets, which: str) -> list[str]:
+    """Return the names of the columns of X ("x") or Y ("y"), or their numbers."""
+    item = data.X if which == "x" else data.Y
+    assert item is not None
     count, base = item.shape[1], item.name.strip("/")
-    with h5py_errors(f"{item.file.filename}: {item.name}: attribute columns"):
-        columns = plain(item.attrs["columns"]) if "columns" in item.attrs else []
-    if isinstance(columns, list) and len(columns) == count:
-        return [str(column) for column in columns]
-    return [base] if count == 1 else [f"{base} {column}" for column in range(count)]
+    return data.columns.get(which) or ([base] if count == 1 else [f"{base} {column}" for column in range(count)])

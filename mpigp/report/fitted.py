@@ -54,6 +54,7 @@ class Fitted(NamedTuple):
     d, jitter, seed, stopped, timing : None where the file does not tell
     y_scale : (d,), None where outputs were not standardized.   latent : None in regression
     last : `iterations`, and `bound`, `gradient_norm`, `seconds`, `evaluations` at the last; empty where there was none
+    columns : by "x" and "y", the names of the columns, where they have some
     made : `command`, and `versions` and `machine` by name, as far as the file has them
     """
 
@@ -71,6 +72,7 @@ class Fitted(NamedTuple):
     latent: Latent | None
     timing: Timing | None
     made: dict[str, Any]
+    columns: dict[str, list[str]]
 
     @property
     def balance(self) -> float:
@@ -102,7 +104,7 @@ def read_fitted(model: ModelFile) -> Fitted:
         seed=model.attribute("seed"), stopped=model.attribute("stopped"),
         parameters=parameters, y_scale=None if y is None else y.scale, learning=Iterations(places + 1, *series),
         last={"iterations": count} | {name: values[-1] for name, values in trace.items()} if count else {},
-        latent=latent, timing=model.timing(), made=model.provenance(),
+        latent=latent, timing=model.timing(), made=model.provenance(), columns=model.columns(),
     )  # fmt: skip
 
 

@@ -68,7 +68,10 @@ def relevance(fitted: Fitted, figures: Figures) -> str:
     alpha, kind = fitted.parameters.alpha, "inputs" if fitted.latent is None else "latent dimensions"
     effective = number(effective_dimensions(alpha), 3)
     words = f"Effective number of {kind}: {effective} (1 means that a single one dominates)."
-    return f"<div>{figure(figures, 'ard')}{note(words if len(alpha) > 1 else '')}</div>"
+    names = fitted.columns.get("x", [])
+    rows = [(name, number(weight, 4), number(weight**-0.5, 4)) for name, weight in zip(names, alpha, strict=False)]
+    weights = table(rows, ("input", "ARD weight α", "lengthscale")) if rows else ""
+    return f"<div>{figure(figures, 'ard')}{note(words if len(alpha) > 1 else '')}{weights}</div>"
 
 
 def regression(report: Report, figures: Figures) -> str:

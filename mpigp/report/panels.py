@@ -14,6 +14,7 @@ from mpigp.report.fitted import SHARES, Fitted
 
 BOUND_DIGITS = 10  # its last changes are small beside itself
 RANKS = 200  # that a figure shows at most
+TICK = 12  # characters under a bar
 OUTPUTS = 12  # whose predictions a figure can show
 PERCENT = [(share / 4, f"{25 * share} %") for share in range(5)]
 
@@ -33,8 +34,9 @@ def describe(report: Report) -> Figures:
     alpha = fitted.parameters.alpha
     across = np.argsort(-alpha, kind="stable").tolist()  # the most relevant (largest alpha) first
     inputs = [f"{'input' if fitted.latent is None else 'dimension'} {place}" for place in range(len(alpha))]
-    if predictions is not None:
-        inputs = [f"{name}, {column}" for name, column in zip(inputs, predictions.x_names, strict=True)]
+    named = fitted.columns.get("x") if predictions is None else predictions.x_names
+    if named:
+        inputs = [f"{name}, {column}" for name, column in zip(inputs, named, strict=True)]
     data: dict[str, Any] = {"alpha": alpha, "lengthscale": alpha**-0.5, "inputs": inputs}
     data["learning"] = fitted.learning._asdict() | {"frame": list(fitted.learning.frame)}
     panels = [relevance(fitted)]
@@ -80,12 +82,18 @@ def predictions_data(predictions: Predictions) -> dict[str, Any]:
 def relevance(fitted: Fitted) -> Panel:
     """Describe the ARD weights."""
     alpha, kind = fitted.parameters.alpha, "input" if fitted.latent is None else "dimension"
-    ticks = [(place, str(place)) for place in range(len(alpha))]
+    names = fitted.columns.get("x") or list(map(str, range(len(alpha))))
+    ticks = [(place, shortened(name)) for place, name in enumerate(names)]
     x = Axis(kind if fitted.latent is None else "latent dimension", (-0.6, len(alpha) - 0.4), ticks=ticks)
     y = Axis("ARD weight α", (0.0, 1.06 * float(alpha.max()) or 1.0))
     hover = ["{inputs}", "α = {alpha:5}", "lengthscale {lengthscale:5}"]
     marked = () if fitted.latent is None else ("across", "up")
     return Panel("ard", f"Relevance of the {kind}s", x, y, hover, bars=[Series("alpha")], marked=marked)
+
+
+def shortened(name: str) -> str:
+    """Return a name that has room under a bar."""
+    return name if len(name) <= TICK else f"{name[: TICK - 1]}…"
 
 
 def latent(fitted: Fitted, labels: Labels | None) -> Panel:

@@ -53,15 +53,20 @@ def draw(figures: Figures, panels: list[Panel]) -> Figure:
 
 def set_axis(axes: Any, figures: Figures, axis: Axis, which: str) -> None:
     """Give a panel's x or y its label, scale, range and ticks."""
-    getattr(axes, f"set_{which}label")(figures.text(axis.label))
+    getattr(axes, f"set_{which}label")(literal(figures.text(axis.label)))
     if axis.scale is not None:
         getattr(axes, f"set_{which}scale")("log", base=int(axis.scale.removeprefix("log")))
     if axis.ticks is not None:
         shown = axis.ticks[:: -(-len(axis.ticks) // TICKS)]
         getattr(axes, f"{which}axis").set_minor_locator(NullLocator())
-        getattr(axes, f"set_{which}ticks")([value for value, _ in shown], [text for _, text in shown])
+        getattr(axes, f"set_{which}ticks")([value for value, _ in shown], [literal(text) for _, text in shown])
     if axis.range is not None or axis.zero:
         getattr(axes, f"set_{which}lim")(axis.range or (0, None))
+
+
+def literal(text: str) -> str:
+    """Return text of users for matplotlib, which would take what is between dollars for a formula."""
+    return text.replace("$", r"\$")
 
 
 def draw_lines(axes: Any, figures: Figures, panel: Panel) -> None:
@@ -105,4 +110,4 @@ def draw_points(axes: Any, figures: Figures, points: Points) -> None:
         axes.errorbar(x, y, 2 * sd_y, fmt="none", ecolor=colors, elinewidth=0.6, alpha=0.2)
     axes.scatter(x, y, s=14 if few else 5, c=colors, linewidths=0)
     for name, color in zip(points.names, points.colors, strict=False):
-        axes.scatter([], [], c=color, label=name)
+        axes.scatter([], [], c=color, label=literal(name))

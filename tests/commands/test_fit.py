@@ -13,7 +13,7 @@ from mpi4py import MPI
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
-from mpigp.cli import main
+from mpigp.cli import execute
 from mpigp.fit.loop import WINDOW, Fit
 from mpigp.fit.objective import NAMES, Objective
 from mpigp.fit.optimizers import OPTIMIZERS
@@ -191,10 +191,9 @@ def test_the_bound_at_the_point_is_the_bound_that_was_traced(model: str) -> None
 
 def call(capfd: pytest.CaptureFixture, *arguments: object) -> tuple[dict, str]:
     """Run `fit --json` in this process; return its figures, and all that it said."""
-    with pytest.raises(SystemExit) as end:
-        main([str(word) for word in ["fit", *arguments, "--json"]])
+    code = execute([str(word) for word in ["fit", *arguments, "--overwrite", "--json"]])
     output, error = capfd.readouterr()
-    assert end.value.code == 0, error
+    assert code == 0, error
     return json.loads(output.splitlines()[-1]), output + error
 
 
@@ -239,6 +238,20 @@ def test_figures_metrics_and_file_agree(gplvm: Inputs, tmp_path: Path, capfd: py
     assert "effective dimensions" in said
 
 
+def test_an_older_model_is_replaced_only_if_that_is_said(
+    regression: Inputs, tmp_path: Path, capfd: pytest.CaptureFixture
+) -> None:
+    output = tmp_path / "model.h5"
+    output.write_bytes(b"somebody's work")
+    words = ["fit", regression.data, "-o", output, "--model", "regression", "--inducing", M, "--max-iter", 2]
+    assert execute([str(word) for word in words]) == 2
+    remedy = "choose another path, --overwrite it, or --resume its fit"
+    assert capfd.readouterr().err == f"mpigp: {output}: there is a model already: {remedy}\n"
+    assert output.read_bytes() == b"somebody's work"
+    assert execute([str(word) for word in [*words, "--overwrite"]]) == 0
+    assert execute([str(word) for word in [*words, "--max-iter", 4, "--resume"]]) == 0
+
+
 def test_evaluate_finds_the_bound_that_fit_found(
     regression: Inputs, gplvm: Inputs, tmp_path: Path, capfd: pytest.CaptureFixture
 ) -> None:
@@ -247,9 +260,7 @@ def test_evaluate_finds_the_bound_that_fit_found(
         output = tmp_path / "model.h5"
         shared = ["-o", output, "--inducing", M, "--max-iter", 20, "--hold", 5]
         figures, _ = call(capfd, inputs.data, *shared, *options)
-        with pytest.raises(SystemExit) as end:
-            main([str(word) for word in ["evaluate", inputs.data, "--params", output, "--json"]])
-        assert end.value.code == 0
+        assert execute([str(word) for word in ["evaluate", inputs.data, "--params", output, "--json"]]) == 0
         assert json.loads(capfd.readouterr().out.splitlines()[-1])["bound"] == figures["bound"]
 
 

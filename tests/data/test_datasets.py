@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -11,14 +13,17 @@ import pytest
 from mpi4py import MPI
 
 from mpigp.chunks import Share, chunk_rows
-from mpigp.data.datasets import BLOCK_BYTES, Stream, block_rows, blocks
+from mpigp.data import datasets
+from mpigp.data.datasets import BLOCK_BYTES, Stream, block_rows, blocks, find
+from mpigp.data.hdf5 import read_rows
 from mpigp.errors import InputError
 from mpigp.fit.start.inducing import greedy, kmeans, random_rows
 from mpigp.fit.start.pca import pca
 from mpigp.fit.start.standardize import standardization
 from mpigp.gp.bound import Group
-from mpigp.mpi.distributed_rows import DistributedRows, fingerprint
+from mpigp.mpi.distributed_rows import DistributedRows, check_unchanged, fingerprint
 from mpigp.mpi.rows import Rows
+from tests.support.problems import Member, Team
 
 SELF = MPI.COMM_SELF
 N, D = 1009, 3
@@ -93,15 +98,88 @@ def test_the_next_block_is_read_while_one_is_in_use(file: h5py.File) -> None:
     given.close()
 
 
-def test_damage_on_the_way_is_no_bad_input(file: h5py.File) -> None:
-    """An InputError is everybody's, and waits for the others; one rank that cannot read must end them all."""
+def test_damage_on_the_way_is_everybodys(file: h5py.File) -> None:
+    """One rank sees it: it finishes its pass, which others are in too, and then all refuse the rows."""
     _, stream = both(file)
     stream.check()
+    before = os.stat(file.filename)
     file["Y"][700, 1] = np.nan
+    file.flush()
+    os.utime(file.filename, ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(InputError, match=r"data.h5: /Y: row 700 .* NaN"):
         stream.check()
-    with pytest.raises(OSError, match=r"row 700 .*whole when the run began"):
-        list(blocks(stream))
+    given = list(blocks(stream))
+    assert sum(len(block) for _, (block,) in given) == N
+    problem = r"row 700 .*whole when the run began"
+    with pytest.raises(InputError, match=problem):
+        check_unchanged(SELF, stream)
+    with pytest.raises(InputError, match=problem):
+        DistributedRows(SELF, N, stream).extremes()
+
+
+def test_what_one_rank_has_seen_all_ranks_refuse(file: h5py.File) -> None:
+    streams = [both(file)[1] for _ in range(3)]
+    streams[1].file.problem = "rank 1 has seen it"
+
+    def work(comm: Member) -> str:
+        with pytest.raises(InputError) as caught:
+            check_unchanged(comm, streams[comm.rank])
+        return str(caught.value)
+
+    assert Team(3).run(work) == ["rank 1 has seen it"] * 3
+    Team(3).run(lambda comm: check_unchanged(comm, streams[0]))
+
+
+@pytest.mark.parametrize("change", ["size", "time", "another file", "gone"])
+def test_a_file_that_changes_is_noticed_at_the_next_pass(tmp_path: Path, change: str) -> None:
+    path, other = tmp_path / "data.h5", tmp_path / "other.h5"
+    for each in (path, other):
+        with h5py.File(each, "w") as file:
+            file["X"], file["Y"] = np.ones((N, 1)), np.ones((N, D))
+    with h5py.File(path) as file:
+        X, Y = find(file, "Y", "X").rows(Share(0, N), stream=True)
+        rows = Rows(SELF, N, X, None, Y)
+        rows.check_unchanged(SELF)
+        if change == "size":
+            with path.open("ab") as end:
+                end.write(b"more")
+        elif change == "time":
+            os.utime(path, ns=(0, 0))
+        elif change == "another file":
+            os.replace(other, path)
+        else:
+            path.unlink()
+        for _ in rows.blocks():
+            pass
+        with pytest.raises(InputError, match=r"data.h5: has changed since this run began to read it: leave"):
+            rows.check_unchanged(SELF)
+
+
+def test_a_file_that_changes_while_it_is_read_into_memory(file: h5py.File, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*arguments: Any) -> np.ndarray:
+        os.utime(file.filename, ns=(0, 0))
+        return read_rows(*arguments)
+
+    monkeypatch.setattr(datasets, "read_rows", read)
+    with pytest.raises(InputError, match=r"data.h5: has changed"):
+        find(file, "Y", None).rows(Share(0, N), stream=False)
+
+
+def test_other_values_have_another_fingerprint_at_the_same_time(file: h5py.File) -> None:
+    """No status tells of a file that was written to and set back; its rows do."""
+    file.create_dataset("X", data=np.ones((N, 1)))
+    file.flush()
+    X, Y = find(file, "Y", "X").rows(Share(0, N), stream=True)
+    data = fingerprint(DistributedRows(SELF, N, X), DistributedRows(SELF, N, Y))
+    Y -= np.ones(D)  # not in the file
+    rows = Rows(SELF, N, X, None, Y)
+    rows.check_fingerprint(SELF, {"data": data})
+    before = os.stat(file.filename)
+    file["Y"][700, 1] += 1e-9
+    file.flush()
+    os.utime(file.filename, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(InputError, match=r"data.h5: has changed"):
+        rows.check_fingerprint(SELF, {"data": data})
 
 
 @pytest.mark.parametrize("name", ["Y", "single"])

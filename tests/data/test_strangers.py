@@ -23,7 +23,21 @@ from tests.support.launching import run
 
 def learn(data: Path, output: Path, *options: object, model: str = "regression") -> list[object]:
     latent = ["--latent", 2] if model == "gplvm" else []
-    return ["fit", data, "-o", output, "--model", model, *latent, "--inducing", 3, "--max-iter", 2, *options]
+    return [
+        "fit",
+        data,
+        "-o",
+        output,
+        "--model",
+        model,
+        *latent,
+        "--inducing",
+        3,
+        "--max-iter",
+        2,
+        "--overwrite",
+        *options,
+    ]
 
 
 @pytest.fixture

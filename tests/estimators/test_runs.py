@@ -62,11 +62,16 @@ def test_a_fit_resumes_to_the_same_bits(estimator: Any, tmp_path: Path) -> None:
     assert mpigp.load(path).Z_.tobytes() == whole.Z_.tobytes()
 
 
-def test_without_resume_the_fit_starts_anew_and_replaces_the_file(tmp_path: Path) -> None:
+def test_without_resume_an_older_model_is_replaced_only_if_that_is_said(tmp_path: Path) -> None:
     path = tmp_path / "model.h5"
-    for iterations in (9, 5):
-        model = SparseGPRegression(6, max_iter=iterations, checkpoint=path).fit(X, y)
-        assert model.n_iter_ == len(mpigp.load(path).trace_) == iterations
+    model = SparseGPRegression(6, max_iter=9, checkpoint=path).fit(X, y)
+    before = path.read_bytes()
+    model.set_params(max_iter=5)
+    with pytest.raises(InputError, match="there is a model already: choose another path, `overwrite` it"):
+        model.fit(X, y)
+    assert path.read_bytes() == before
+    model.set_params(overwrite=True).fit(X, y)
+    assert model.n_iter_ == len(mpigp.load(path).trace_) == 5
 
 
 def test_a_checkpoint_does_not_replace_the_data(tmp_path: Path) -> None:

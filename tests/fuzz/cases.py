@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-REGRESSION = ["--model", "regression", "--inducing", "4", "--max-iter", "2", "--hold", "1", "-o", "OUT"]
-GPLVM = ["--model", "gplvm", "--latent", "2", "--inducing", "4", "--max-iter", "2", "--hold", "1", "-o", "OUT"]
+SHORT = ["--inducing", "4", "--max-iter", "2", "--hold", "1", "--overwrite", "-o", "OUT"]
+REGRESSION = ["--model", "regression", *SHORT]
+GPLVM = ["--model", "gplvm", "--latent", "2", *SHORT]
 # `--resume` goes on from the mutated model itself.
 RESUMED = [*(word.replace("OUT", "FILE") for word in REGRESSION), "--max-iter", "4", "--resume"]
 RESUMED_GPLVM = [*(word.replace("OUT", "FILE") for word in GPLVM), "--max-iter", "4", "--resume"]

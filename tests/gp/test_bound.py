@@ -7,7 +7,7 @@ import pytest
 from mpi4py import MPI
 
 from mpigp.chunks import chunk_count, chunk_rows
-from mpigp.gp.bound import group_bound
+from mpigp.gp.bound import group_bound, largest_bound
 from mpigp.mpi.evaluator import LARGEST_JITTER, EvaluationFailed, Evaluator
 from mpigp.mpi.rows import Rows
 from mpigp.numerics.cholesky import NotPositiveDefinite
@@ -359,3 +359,31 @@ def test_derivatives_by_the_statistics_agree_with_complex_steps():
     for name, value in expected.items():
         # Rounding: all matrices are well-conditioned.
         np.testing.assert_allclose(getattr(found, name), value, rtol=1e-12, atol=1e-13, err_msg=name)
+
+
+# what no bound can exceed
+
+
+@both
+@pytest.mark.parametrize("beta", [1e-3, 1.0, 1e6, 1e12])
+def test_it_stays_below_that_of_noise_alone(model, beta):
+    """F ≤ nd/2 log(β/2π), and nearly equal where the model explains everything."""
+    problem = change(make(60, 12, 2, 3), beta=beta)
+    rows = Rows(MPI.COMM_SELF, 60, problem.mu.copy(), None, np.zeros((60, 3)))
+    largest = 0.5 * 60 * 3 * np.log(beta / (2 * np.pi))
+    assert largest_bound(rows.groups, beta) == pytest.approx(largest, rel=1e-5, abs=1e-3)
+    assert evaluate(model, *problem, 1e-6).bound <= largest
+    flat = problem._replace(Y=np.zeros((60, 3)), S=np.ones((60, 2)), mu=np.zeros((60, 2)))
+    assert evaluate(model, *change(flat, variance=1e-14 / beta), 1e-6).bound == pytest.approx(largest, rel=1e-9)
+
+
+def test_a_bound_that_cannot_be_is_none():
+    """The statistics of other rows than those that YY is of: as it was seen when a file changed."""
+    mu, _, Y, parameters = change(make(60, 12, 2, 3), beta=1e6)
+    rows = Rows(MPI.COMM_SELF, 60, mu.copy(), None, Y.copy())
+    (group,) = rows.groups
+    evaluator = Evaluator(MPI.COMM_SELF, REGRESSION, rows, 12, 2)
+    evaluator(parameters, 1e-6)
+    rows.groups[0] = group._replace(YY=1e-3 * group.YY)
+    with pytest.raises(EvaluationFailed, match="the bound has no value here"):
+        evaluator(parameters, 1e-6)

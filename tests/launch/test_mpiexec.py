@@ -12,7 +12,9 @@ import pytest
 
 from mpigp.errors import InputError
 from mpigp.launch import mpiexec as launch
-from mpigp.launch.mpiexec import FORWARDED, SCHEDULED, Job, find_mpiexec, flags, without_banners
+from mpigp.launch.hosts import Host
+from mpigp.launch.mpiexec import SCHEDULED, Job, find_mpiexec, flags, host_flags, rank_command, without_banners
+from mpigp.mpi.signals import SAME, SIGNALS
 from tests.support.launching import start
 
 OPEN_MPI = "mpiexec (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/community/help/\n"
@@ -72,7 +74,28 @@ def test_root_and_oversubscription_go_together() -> None:
 @pytest.mark.parametrize("root", [False, True])
 @pytest.mark.parametrize("ranks", [1, 8])
 def test_mpich_knows_none_of_these_flags(ranks: int, root: bool) -> None:
-    assert flags(MPICH, ranks, threads=2, cores=2, root=root) == []
+    assert flags(MPICH, ranks, threads=1, cores=2, root=root) == []
+
+
+def test_mpich_gives_a_rank_of_several_threads_several_cores_where_there_are_enough() -> None:
+    assert flags(MPICH, ranks=2, threads=3, cores=6, root=False) == ["-bind-to", "core:3"]
+    assert flags(MPICH, ranks=2, threads=3, cores=5, root=False) == []
+
+
+def test_machines_are_named_to_each_mpi_and_open_mpi_hands_our_variables_on() -> None:
+    hosts = [Host("h1", 2), Host("h2", 1)]
+    assert host_flags(MPICH, hosts, {"OMP_NUM_THREADS": "1"}) == ["-hosts", "h1:2,h2:1"]
+    options = host_flags(OPEN_MPI, hosts, {"OMP_NUM_THREADS": "1", "HOME": "/"})
+    assert options == ["--host", "h1:2,h2:1", "-x", "OMP_NUM_THREADS", "-x", "MPIGP_STARTED"]
+    assert host_flags(OPEN_MPI, [], {}) == []
+
+
+def test_ranks_import_nothing_from_the_current_folder(tmp_path: Path) -> None:
+    """A `statistics.py` there is a file, and not a program."""
+    (tmp_path / "statistics.py").write_text("raise SystemExit('was run')\n")
+    (tmp_path / "mpigp.py").write_text("raise SystemExit('was run')\n")
+    outcome = start(*rank_command(["--help"]), cwd=tmp_path)
+    assert outcome.code == 0 and "was run" not in outcome.stdout + outcome.stderr, outcome
 
 
 # mpiexec
@@ -160,29 +183,31 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leave the handlers of signals as they are, and the variables of a job of Slurm's out."""
     for name in (*SCHEDULED, "SLURM_JOB_NUM_NODES", "SLURMD_NODENAME"):
         monkeypatch.delenv(name, raising=False)
-    before = {each: signal.getsignal(each) for each in (*FORWARDED, signal.SIGINT)}
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = {each: signal.getsignal(each) for each in SIGNALS}
     yield
     for each, handler in before.items():
         signal.signal(each, handler)
 
 
+DONE = 'printf 0 > "$MPIGP_STARTED/done"'
+
+
 def test_a_launcher_that_starts_nothing_is_ended(handlers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "START", 0.5)
-    job = Job(["sleep", "3600"])
-    assert job.run() == 128 + signal.SIGTERM
+    job = Job()
+    assert job.run(["sleep", "3600"]) == 128 + signal.SIGTERM
     assert job.died and not job.began
 
 
 def test_ranks_of_a_scheduled_job_may_be_elsewhere(handlers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "START", 0.5)
     monkeypatch.setenv(SCHEDULED[0], "7")
-    job = Job(["sleep", "2"])
-    assert job.run() == 0
+    job, slow = Job(), ["sh", "-c", f"sleep 2; {DONE}"]
+    assert job.run(slow) == 0
     assert not job.died and job.began
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "1")
     monkeypatch.setenv("SLURMD_NODENAME", "here")
-    assert job.run() == 128 + signal.SIGTERM
+    assert job.run(slow) == 128 + signal.SIGTERM
     assert job.died and not job.began
 
 
@@ -194,26 +219,42 @@ def test_a_rank_says_that_it_has_come_up_before_it_begins(command: str, tmp_path
     words = [command, tmp_path / "none.h5", *(["--params", tmp_path / "none.h5"] if command == "evaluate" else [])]
     outcome = start(sys.executable, "-m", "mpigp", *words, environment={"MPIGP_STARTED": str(started)})
     assert outcome.code == 2, outcome
-    assert sorted(name.partition(".")[0] for name in os.listdir(started)) == ["ended", "met"]
+    assert sorted(os.listdir(started)) == ["done", "ended.0", "met.0"]
+    assert (started / "done").read_text() == "2"
 
 
 def test_a_launcher_is_not_told_that_it_is_a_rank(handlers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be taken for the only one, by whoever looks for ranks."""
     monkeypatch.setenv("PMI_RANK", "3")
-    assert Job([sys.executable, "-c", "import os, sys; sys.exit('PMI_RANK' in os.environ)"]).run() == 0
+    assert Job().run([sys.executable, "-c", "import os, sys; sys.exit('PMI_RANK' in os.environ)"]) == 0
 
 
-@pytest.mark.parametrize(("mark", "died"), [("met", True), ("ended", False)])
-def test_a_job_whose_ranks_all_died_has_died_whatever_its_exit_code(handlers: None, mark: str, died: bool) -> None:
-    job = Job(["sh", "-c", f'touch "$MPIGP_STARTED/{mark}.7"'])
-    assert job.run() == 0
-    assert job.died is died
+@pytest.mark.parametrize("code", [0, 1, 143])
+@pytest.mark.parametrize("word", [None, 0, 75])
+def test_the_exit_code_is_that_of_the_last_word(handlers: None, code: int, word: int | None) -> None:
+    """Whatever mpiexec says: its 0 may mean that a machine died."""
+    said = "" if word is None else f'printf {word} > "$MPIGP_STARTED/done"; '
+    job = Job()
+    assert job.run(["sh", "-c", f'touch "$MPIGP_STARTED/met.0"; {said}exit {code}']) == (code if word is None else word)
+    assert job.died is (word is None)
+
+
+@pytest.mark.parametrize("mark", ["done", "failed"])
+def test_behind_the_last_word_mpiexec_is_waited_for_a_bounded_time(
+    mark: str, handlers: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And so are the programs that it has started, which may hold its standard error."""
+    monkeypatch.setattr(launch, "LAST", 0.5)
+    job = Job()
+    code = job.run(["sh", "-c", f'printf 0 > "$MPIGP_STARTED/{mark}"; sleep 3600 & sleep 3600'])
+    assert (code, job.died) == ((0, False) if mark == "done" else (128 + signal.SIGTERM, True))
 
 
 def test_a_signal_that_comes_before_there_is_a_job_reaches_it(handlers: None) -> None:
-    job = Job(["sleep", "60"])
+    """As SIGUSR1, which every mpiexec forwards."""
+    job = Job()
     os.kill(os.getpid(), signal.SIGTERM)
-    assert job.run() == 128 + signal.SIGTERM
+    assert job.run(["sleep", "60"]) == 128 + signal.SIGUSR1
     assert job.signal == signal.SIGTERM
 
 
@@ -221,25 +262,30 @@ def test_what_is_said_after_an_interrupt_is_passed_on(handlers: None, capfd: pyt
     """However much it is: nobody would end who waits for a reader."""
     script = (
         "import os, signal, sys, time\n"
-        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "signal.signal(signal.SIGUSR1, signal.SIG_IGN)\n"
         "time.sleep(1)\n"  # the parent must be listening
         "os.kill(os.getppid(), signal.SIGINT)\n"
         "time.sleep(0.5)\n"
         "print('after ' * 30_000, file=sys.stderr)\n"
     )
-    job = Job([sys.executable, "-c", script])
-    assert job.run() == 0
+    job = Job()
+    assert job.run([sys.executable, "-c", script]) == 0
     assert job.signal == signal.SIGINT
     assert capfd.readouterr().err.count("after") == 30_000
 
 
-def test_a_second_interrupt_ends_a_launcher_that_did_not_hear_the_first(handlers: None) -> None:
+@pytest.mark.parametrize("apart", [0.0, 1.0], ids=["timeout sends it twice", "a second one"])
+def test_a_second_interrupt_ends_a_job_that_did_not_hear_the_first(apart: float, handlers: None) -> None:
     script = (
-        "import os, signal, time\n"
-        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGUSR1, signal.SIG_IGN)\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "time.sleep(1)\n"
         "for _ in range(2):\n"
-        "    time.sleep(1)\n"
         "    os.kill(os.getppid(), signal.SIGINT)\n"
-        "time.sleep(3600)\n"
+        f"    time.sleep({apart})\n"
+        f"time.sleep({3600 if apart > SAME else 1})\n"
     )
-    assert Job([sys.executable, "-c", script]).run() == 128 + signal.SIGTERM
+    job = Job()
+    assert job.run([sys.executable, "-c", script]) == (128 + signal.SIGKILL if apart > SAME else 0)
+    assert job.quits is (apart > SAME)

@@ -17,7 +17,6 @@ from tests.support.inputs import Inputs, write_inputs
 from tests.support.launching import ROOT, Outcome, run, start
 
 OPTIONS = ["--model", "gplvm", "--latent", "2", "--inducing", "5"]
-OPEN_MPI, OLD_OPEN_MPI, MPICH = "mpiexec (Open MPI) 5.0.11", "mpirun (Open MPI) 4.1.6", "HYDRA build details:"
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +82,7 @@ def test_it_writes_the_script_beside_the_model(inputs: Inputs, tmp_path: Path) -
     assert outcome.code == 0, outcome
     assert outcome.figures == {"script": str(tmp_path / "model.sbatch")}
     text = (tmp_path / "model.sbatch").read_text()
-    assert "--map-by slot:PE=" in text  # that of several threads
+    assert "fit --threads" in text  # that of several threads
     for line in ("#SBATCH --nodes=3", "#SBATCH --cpus-per-task=4", "#SBATCH --account=a", "#SBATCH --qos=low"):
         assert f"\n{line}" in text
     assert "\nmodule load gp\n" in text
@@ -151,10 +150,9 @@ def test_what_sbatch_refuses_is_said(sbatch: str | None, said: str, inputs: Inpu
 # what the scripts do
 
 
-def script(name: str, folder: Path, mpi: str, mpiexec: str) -> subprocess.Popen[str]:
-    """Start a script, as Slurm would, where mpiexec tells this version and otherwise does this."""
-    told = 'printf "%s\\n" "$*" >> mpiexec.told'
-    program(folder, "mpiexec", f'[ "$1" = --version ] && {{ echo "{mpi}"; exit; }}\n{told}\n{mpiexec}')
+def script(name: str, folder: Path, started: str, does: str) -> subprocess.Popen[str]:
+    """Start a script, as Slurm would, where the program that it starts records its words and then does this."""
+    program(folder, started, f'printf "%s\\n" "$*" >> {started}.told\n{does}')
     program(folder, "scontrol", 'echo "$@" >> scontrol.told')
     slurm = {"SLURM_JOB_ID": "42", "SLURM_NTASKS": "6", "SLURM_CPUS_PER_TASK": "3", "SLURM_ARRAY_TASK_ID": "8"}
     return subprocess.Popen(["bash", ROOT / "slurm" / f"{name}.sbatch", "d.h5", "-o", "m-%a.h5"], cwd=folder, text=True,
@@ -168,48 +166,54 @@ def told(folder: Path, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "mpi", "expected"),
+    ("name", "expected"),
     [
-        ("fit", OPEN_MPI, "--with-ft ulfm -n 6 mpigp fit --checkpoint-every 10m"),
-        ("fit", OLD_OPEN_MPI, "-n 6 mpigp fit --checkpoint-every 10m"),
-        ("fit", MPICH, "-n 6 mpigp fit --checkpoint-every 10m"),
-        ("fit-hybrid", OPEN_MPI, "--map-by slot:PE=3 --with-ft ulfm -n 6 mpigp fit --threads 3 --checkpoint-every 10m"),
-        ("fit-hybrid", OLD_OPEN_MPI, "--map-by slot:PE=3 -n 6 mpigp fit --threads 3 --checkpoint-every 10m"),
-        ("fit-hybrid", MPICH, "-bind-to core:3 -n 6 mpigp fit --threads 3 --checkpoint-every 10m"),
-        ("fit-requeue", MPICH, "-bind-to core:3 -n 6 mpigp fit --threads 3 --checkpoint-every 10m"),
+        ("fit", "--ranks 6 fit d.h5 -o m-8.h5"),
+        ("fit-hybrid", "--ranks 6 fit --threads 3 d.h5 -o m-8.h5"),
+        ("fit-requeue", "--ranks 6 fit --threads 3 --resume d.h5 -o m-8.h5"),
     ],
 )
-def test_each_mpi_gets_its_flags(name: str, mpi: str, expected: str, tmp_path: Path) -> None:
-    with script(name, tmp_path, mpi, "exit 0") as process:
+@pytest.mark.parametrize("code", [0, 2, 75])
+def test_what_each_script_starts_and_its_exit_code(name: str, expected: str, code: int, tmp_path: Path) -> None:
+    with script(name, tmp_path, "mpigp", f"exit {code}") as process:
         process.communicate(timeout=300)
-    assert process.returncode == 0
-    assert told(tmp_path, "mpiexec") == [f"{expected} d.h5 -o m-8.h5"]
+    assert process.returncode == code
+    assert told(tmp_path, "mpigp") == [expected]
 
 
 @pytest.mark.parametrize(
-    ("code", "starts", "requeues"), [(0, 1, 0), (2, 1, 0), (75, 1, 1), (1, 4, 0), (137, 4, 0)]
-)  # done, bad input, stopped, died, killed
-def test_each_end_of_a_fit(code: int, starts: int, requeues: int, tmp_path: Path) -> None:
-    with script("fit-requeue", tmp_path, OPEN_MPI, f"touch m-8.h5; exit {code}") as process:
+    ("code", "word", "expected"), [(0, "0", 0), (0, "", 1), (0, "75", 1), (75, "75", 75), (9, "", 9)]
+)
+def test_under_srun_zero_means_that_rank_0_had_its_last_word(
+    code: int, word: str, expected: int, tmp_path: Path
+) -> None:
+    said = f'printf "{word}" > "$MPIGP_STARTED/done"; ' if word else ""
+    with script("fit-srun", tmp_path, "srun", f"{said}exit {code}") as process:
+        stderr = process.communicate(timeout=300)[1]
+    assert process.returncode == expected, stderr
+    assert told(tmp_path, "srun") == ["--cpus-per-task=3 --cpu-bind=cores --wait=60 mpigp fit d.h5 -o m-8.h5"]
+    assert not list(tmp_path.glob(".mpigp-*"))
+
+
+@pytest.mark.parametrize(("code", "requeues"), [(0, 0), (2, 0), (75, 1), (1, 0)])  # done, bad input, stopped, died
+def test_each_end_of_a_fit(code: int, requeues: int, tmp_path: Path) -> None:
+    with script("fit-requeue", tmp_path, "mpigp", f"exit {code}") as process:
         process.communicate(timeout=300)
     assert process.returncode == code
-    calls = told(tmp_path, "mpiexec")
-    assert len(calls) == starts
-    assert ["--resume" in call for call in calls] == [False] + [True] * (starts - 1)
     assert told(tmp_path, "scontrol") == ["requeue 42"] * requeues
 
 
 @pytest.mark.parametrize(("number", "requeues"), [(signal.SIGUSR1, 1), (signal.SIGTERM, 0)])
-@pytest.mark.parametrize("code", [75, 138], ids=["saved", "not yet able to save"])
-def test_a_signal_reaches_the_ranks_and_the_script_waits(
-    number: signal.Signals, requeues: int, code: int, tmp_path: Path
+@pytest.mark.parametrize(("name", "started"), [("fit-requeue", "mpigp"), ("fit-srun", "srun")])
+def test_a_signal_reaches_the_fit_and_the_script_waits(
+    number: signal.Signals, requeues: int, name: str, started: str, tmp_path: Path
 ) -> None:
-    mpiexec = f"trap 'sleep 0.3; exit {code}' USR1\necho up >&2\nwhile true; do sleep 0.1; done"
-    with script("fit-requeue", tmp_path, OPEN_MPI, mpiexec) as process:
+    does = "trap 'sleep 0.3; exit 75' USR1\necho up >&2\nwhile true; do sleep 0.1; done"
+    with script(name, tmp_path, started, does) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "up\n"
         process.send_signal(number)
         process.communicate(timeout=300)
-    assert process.returncode == code
-    assert len(told(tmp_path, "mpiexec")) == 1
-    assert told(tmp_path, "scontrol") == ["requeue 42"] * requeues
+    assert process.returncode == 75
+    assert len(told(tmp_path, started)) == 1
+    assert told(tmp_path, "scontrol") == ["requeue 42"] * (requeues if name == "fit-requeue" else 0)

@@ -1,9 +1,18 @@
-"""A fault campaign: fits whose ranks are killed at random moments must end as if nothing had happened, bit for bit.
+"""A fault campaign: fits that meet faults at random moments must end as if nothing had happened, bit for bit.
 
     python -m tests.mpi.campaign --runs 100 [--seed S] [--phases PHASE ...]
 
 Each run has 4 to 6 ranks, of which 1 to 3 are killed with SIGKILL, in each phase in turn: while they start, initialise,
-iterate, write a checkpoint, recover or end, several at once, the master, and the launcher with all of them.
+iterate, write a checkpoint, recover or end, several at once, the master, and mpiexec with all of them. Further phases:
+
+    plain start    a rank is killed in MPI_Init under plain `mpiexec --with-ft ulfm`: the others end
+    own launcher   `mpigp --ranks` itself is killed: no rank is left
+    signal         SIGINT, SIGTERM or SIGUSR1 to `mpigp --ranks`: it saves, and exits with 75
+    stop           a rank is stopped with SIGSTOP, and does not answer any more
+    host rank, host kill, host cut    on three hosts (root, tests/hosts/rig.py): a rank or all processes of one are
+                   killed, or its link is cut
+
+A job that ended before the fit did is resumed, and must then have the same bits too.
 """
 
 from __future__ import annotations
@@ -12,6 +21,7 @@ import argparse
 import os
 import random
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -26,16 +36,23 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from mpigp.launch.mpiexec import find_mpiexec, flags
+from tests.hosts.rig import AGENT, Rig, missing
 from tests.support.fits import differences, fit
 from tests.support.inputs import Inputs, write_inputs
-from tests.support.launching import ROOT, end_session, run
+from tests.support.launching import ROOT, end_session, mpi_version, run
 
 LIMIT = 600  # seconds of a run: many times what the slowest takes on a busy machine
 ITERATIONS = 40
 SETTINGS = ("--hold", 5, "--max-iter", ITERATIONS, "--tolerance", 0, "--gradient-tolerance", 0)
 TAG = "MPIGP_CAMPAIGN"
 RANK = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")  # what Open MPI and MPICH tell a rank
-PHASES = ("start", "initialisation", "iteration", "checkpoint", "recovery", "at once", "master", "end", "launcher")
+PHASES = ("start", "initialisation", "iteration", "checkpoint", "recovery", "at once", "master", "end", "launcher",
+          "plain start", "own launcher", "signal", "stop")  # fmt: skip
+HOST_PHASES = ("host rank", "host kill", "host cut")
+RESUMED = ("plain start", "own launcher", "signal")  # phases whose jobs may end before the fit does
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+STALL = 4  # seconds without an answer after which a rank, or a host, is given up
 RECOVERED = re.compile(r"recovered in ([0-9.]+) s: going on from (.*), at iteration")
 
 AGAIN = re.compile("starting (it|them) again")
@@ -87,20 +104,25 @@ def ranks_of(tag: str) -> dict[int, int]:
 
 
 class Run:
-    """A fit that is under way, and what it has said so far; by default started by `--ranks`."""
+    """A fit that is under way, and what it has said so far; by default started by `--ranks`, or on a rig's hosts."""
 
     def __init__(
-        self, inputs: Inputs, model: str, folder: Path, ranks: int, *options: object, start: list[object] | None = None
-    ) -> None:
+        self, inputs: Inputs, model: str, folder: Path, ranks: int, *options: object,
+        start: list[object] | None = None, rig: Rig | None = None,
+    ) -> None:  # fmt: skip
         self.output, self.metrics, self.tag = folder / "model.h5", folder / "metrics.jsonl", uuid.uuid4().hex
         self.output.unlink(missing_ok=True)
         self.metrics.write_text("")
-        words = [*fit(inputs, self.output, model, *SETTINGS, *options), "--metrics", self.metrics]
+        hosts = ["--hosts", ",".join(f"{name}:2" for name in rig.names)] if rig else []
+        words = [*(start or [sys.executable, ROOT / "run.py", "--ranks", ranks, *hosts]),
+                 *fit(inputs, self.output, model, *SETTINGS, *options), "--metrics", self.metrics]  # fmt: skip
+        environment = {**os.environ, TAG: self.tag, "OMPI_MCA_mpi_yield_when_idle": "1"}
+        if rig:
+            words, environment["PRTE_MCA_plm_ssh_agent"] = list(rig.command(*words)), str(AGENT)
         self.began = time.perf_counter()
         with open(folder / "stdout", "w") as stdout:
             self.process = subprocess.Popen(
-                [*map(str, start or [sys.executable, ROOT / "run.py", "--ranks", ranks]), *map(str, words)],
-                env={**os.environ, TAG: self.tag}, stdout=stdout, stderr=subprocess.PIPE, text=True,
+                [*map(str, words)], env=environment, stdout=stdout, stderr=subprocess.PIPE, text=True,
                 start_new_session=True, cwd=folder,
             )  # fmt: skip
         self.said = ""
@@ -178,8 +200,39 @@ def undisturbed(*options: object, rows: int = 700) -> Path:
     return folder / "alone.h5"
 
 
-def strike(each: Run, phase: str, ranks: int, chance: random.Random) -> int:
-    """Kill ranks of a run in a phase of it; return how many."""
+def strike_host(each: Run, phase: str, rig: Rig, chance: random.Random) -> int:
+    """Kill a rank or a host, or cut one off, while a run on hosts iterates; return 1 where it was there."""
+    wanted = chance.randrange(1, ITERATIONS - 10)
+    each.wait(lambda: each.iterations() >= wanted)
+    if phase == "host rank":
+        return each.kill([chance.randrange(2 * len(rig.names))])
+    alive = each.process.poll() is None
+    if phase == "host kill":
+        rig.kill(chance.choice(rig.names[1:]))  # the first has the launcher
+    else:
+        rig.cut(chance.choice(rig.names))
+    return int(alive)
+
+
+def strike_job(each: Run, phase: str, chance: random.Random) -> int:
+    """Stop a rank of a run, or send its launcher a signal, at any moment; return 1 where it was there."""
+    if phase == "stop":
+        wanted = chance.randrange(5, ITERATIONS - 10)
+        each.wait(lambda: each.iterations() >= wanted)
+        return each.kill([chance.randrange(4)], signal.SIGSTOP)
+    time.sleep(chance.uniform(0.3, 2.5))
+    if each.process.poll() is not None:
+        return 0
+    each.process.send_signal(signal.SIGKILL if phase == "own launcher" else chance.choice(SIGNALS))
+    return 1
+
+
+def strike(each: Run, phase: str, ranks: int, chance: random.Random, rig: Rig | None = None) -> int:
+    """Make the fault of a phase happen to a run; return how many ranks, or hosts, it met."""
+    if rig is not None:
+        return strike_host(each, phase, rig, chance)
+    if phase in ("own launcher", "signal", "stop"):
+        return strike_job(each, phase, chance)
     victims = chance.sample(range(ranks), chance.choice([1, 2, 3]))
     met = []
 
@@ -188,7 +241,7 @@ def strike(each: Run, phase: str, ranks: int, chance: random.Random) -> int:
         met[:] = [folder for folder in folders if os.path.isdir(folder) and os.listdir(folder)]
         return bool(met)
 
-    if phase == "start":
+    if phase in ("start", "plain start"):
         each.wait(lambda: len(ranks_of(each.tag)) == ranks)
         time.sleep(chance.uniform(0.0, 1.5))
         return each.kill(victims)
@@ -222,20 +275,31 @@ def strike(each: Run, phase: str, ranks: int, chance: random.Random) -> int:
     return done
 
 
-def one(case: Case, phase: str, ranks: int, chance: random.Random) -> Result:
-    """Make one run, and kill ranks of it."""
+def one(case: Case, phase: str, ranks: int, chance: random.Random, rig: Rig | None = None) -> Result:
+    """Make one run, and a fault in it."""
     inputs, model, undisturbed, folder = case
     often = phase == "checkpoint" or chance.random() < 0.6
-    checkpoints = ["--checkpoint-every", 1 if phase == "checkpoint" else chance.choice([1, 5])] if often else []
-    each, done, code = Run(inputs, model, folder, ranks, *checkpoints), 0, 0
+    options: list[object] = (
+        ["--checkpoint-every", 1 if phase == "checkpoint" else chance.choice([1, 5])] if often else []
+    )
+    options += ["--stall-timeout", STALL] if phase == "stop" or rig else []
+    start = by_mpiexec(ranks) if phase == "plain start" else None
+    each, done, fault = Run(inputs, model, folder, ranks, *options, start=start, rig=rig), 0, ""
     try:
-        done = strike(each, phase, ranks, chance)
+        done = strike(each, phase, ranks, chance, rig)
         code = each.end()
-        fault = "" if code == 0 else f"exit code {code}: {each.said[-1000:]}"
+        if code and phase in RESUMED:
+            fault = resumed(each, case, code if phase == "signal" else 75, options)
+        elif code:
+            fault = f"exit code {code}: {each.said[-1000:]}"
     except TimeoutError:
         fault = f"it hangs: {each.said[-1000:]}"
     finally:
         end_session(each.process.pid)
+        if rig is not None:
+            rig.heal()
+            for name in rig.names:
+                rig.kill(name)
     seconds = time.perf_counter() - each.began
     if not fault and (differ := differences(undisturbed, each.output)):
         fault = f"other bits: {differ}: {each.said[-1000:]}"
@@ -247,11 +311,33 @@ def one(case: Case, phase: str, ranks: int, chance: random.Random) -> Result:
     return Result(phase, ranks, done, len(found), fallbacks, len(AGAIN.findall(each.said)), lost, seconds, fault)
 
 
+def by_mpiexec(ranks: int) -> list[object]:
+    """Return the words before a command under plain mpiexec with fault tolerance."""
+    needed = flags(mpi_version(), ranks, 1, len(os.sched_getaffinity(0)), os.geteuid() == 0, survive=True)
+    return [find_mpiexec(), *needed, "-n", ranks, sys.executable, ROOT / "run.py"]
+
+
+def resumed(each: Run, case: Case, code: int, options: list[object]) -> str:
+    """Resume a run that ended before its fit did; return what is wrong with it: a code but 75, ranks that are left."""
+    if code != 75:
+        return f"exit code {code}: {each.said[-1000:]}"
+    end = time.perf_counter() + 30
+    while ranks_of(each.tag):
+        if time.perf_counter() > end:
+            return f"ranks are left: {each.said[-1000:]}"
+        time.sleep(0.05)
+    outcome = run(None, *fit(case.inputs, each.output, case.model, *SETTINGS, *options), "--resume")
+    for left in each.output.parent.glob(".*"):  # of a launcher that was killed, and of ranks with it
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    return "" if outcome.code == 0 else f"resumed: {outcome}"
+
+
 def campaign(
     folder: Path, runs: int, seed: int = 0, phases: Sequence[str] = PHASES, sizes: Sequence[int] = (4, 5, 6)
 ) -> list[Result]:
     """Make the runs, over the phases and both models in turn, each of some size; return how each ended."""
     chance, results = random.Random(seed), []
+    rig = Rig(3) if set(phases) & set(HOST_PHASES) else None
     cases = []
     for model in ("gplvm", "regression"):
         place = folder / model
@@ -263,9 +349,13 @@ def campaign(
     for number in range(runs):
         result = None
         while result is None or not (result.kills or result.fault):  # one that ended before its moment shows nothing
-            result = one(cases[number % 2], phases[number % len(phases)], chance.choice(sizes), chance)
+            phase, ranks = phases[number % len(phases)], chance.choice(sizes)
+            on_hosts = phase in HOST_PHASES
+            result = one(cases[number % 2], phase, 6 if on_hosts else ranks, chance, rig if on_hosts else None)
         results.append(result)
         print(f"run {number + 1}: {results[-1]}", flush=True)
+    if rig is not None:
+        rig.down()
     return results
 
 
@@ -288,7 +378,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--phases", nargs="+", choices=PHASES, default=PHASES)
+    parser.add_argument(
+        "--phases", nargs="+", choices=PHASES + HOST_PHASES, default=PHASES + (() if missing() else HOST_PHASES)
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         results = campaign(Path(folder), arguments.runs, arguments.seed, arguments.phases)

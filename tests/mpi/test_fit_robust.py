@@ -116,11 +116,6 @@ def output_is_no_hdf5(inputs: Inputs) -> list[object]:
     return ["--resume"]
 
 
-@case("gplvm", "{data}.h5", "does not exist")
-def output_is_missing(inputs: Inputs) -> list[object]:
-    return ["-o", f"{inputs.data}.h5", "--resume"]
-
-
 @case("gplvm", "{output}", "no checkpoint", "--resume")
 def output_is_a_file_of_parameters(inputs: Inputs) -> list[object]:
     inputs.data.with_name("model.h5").write_bytes(inputs.params.read_bytes())

@@ -18,7 +18,7 @@ RUN = {"trace/seconds", "timing/phases", "timing/rows", "@command", "@machine"}
 def fit(inputs: Inputs, output: Path, model: str, *options: object, m: int = 7, q: int = 2) -> list[object]:
     """Return the arguments of `mpigp fit`; later options override these."""
     latent = ["--latent", q] if model == "gplvm" else []
-    return ["fit", inputs.data, "-o", output, "--model", model, "--inducing", m, *latent, *options]
+    return ["fit", inputs.data, "-o", output, "--model", model, "--inducing", m, "--overwrite", *latent, *options]
 
 
 class Case(NamedTuple):

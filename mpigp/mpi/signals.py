@@ -1,0 +1,87 @@
+"""Signals that stop a fit: the first saves and stops, and the second Ctrl-C or SIGTERM ends it at once.
+
+A thread hears them, also while the main thread is in a call of C, such as MPI's or HDF5's. Until there is something to
+save, the first one ends the job too.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from mpigp.errors import STOPPED
+from mpigp.mpi.marks import DONE, mark
+from mpigp.mpi.processes import launched_rank, say
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+IMPATIENT = (signal.SIGINT, signal.SIGTERM)
+SAME = 0.3  # seconds within which a repeated signal is the first one: `timeout`, and some schedulers, send it twice
+NOTICE = 0.5  # seconds for rank 0, which as a rule has the signal too, to end the job
+
+
+class StopSignals:
+    """The stop signals of this process, from now on.
+
+    received : the number of the first; 0 before
+    savable : whether the fit will note the first by itself, and save
+    clean_up : called before this process is ended
+    """
+
+    def __init__(self) -> None:
+        self.received, self.savable, self._first = 0, False, 0.0
+        self.clean_up: Callable[[], None] = lambda: None
+        self._inlet, outlet = os.pipe()
+        os.set_blocking(outlet, False)
+        signal.set_wakeup_fd(outlet, warn_on_full_buffer=False)
+        for each in SIGNALS:
+            signal.signal(each, lambda number, frame: None)  # C's handler writes the number to the pipe
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        while True:
+            for number in os.read(self._inlet, 64):
+                self._note(number)
+
+    def _note(self, number: int) -> None:
+        name = signal.Signals(number).name
+        if not self.received:
+            self.received, self._first = number, time.monotonic()
+            if not self.savable:
+                self._end(f"{name} was received before there was anything to save: go on with --resume", STOPPED)
+        elif number in IMPATIENT and time.monotonic() > self._first + SAME:
+            self._end(f"{name} was received again: --resume goes on from the last checkpoint", 1)
+
+    def _end(self, line: str, code: int) -> None:
+        """End the job; rank 0 says why, or another rank where it is the only one with the signal."""
+        if launched_rank(os.environ):
+            time.sleep(NOTICE)
+        say(line)
+        self.clean_up()
+        mark(DONE, str(code))
+        timer = threading.Timer(NOTICE, os._exit, [code])
+        timer.daemon = True
+        timer.start()
+        abort(code)
+        os._exit(code)
+
+
+def abort(code: int) -> None:
+    """Abort all ranks, where MPI has connected any to this one."""
+    MPI = sys.modules.get("mpi4py.MPI")
+    if MPI is not None and MPI.Is_initialized() and not MPI.Is_finalized() and MPI.COMM_WORLD.size > 1:
+        MPI.COMM_WORLD.Abort(code)
+
+
+_heard: list[StopSignals] = []
+
+
+def listen() -> None:
+    """Hear the stop signals of this process from now on; called by its main thread."""
+    _heard.append(StopSignals())
+
+
+def stop_signals() -> StopSignals | None:
+    """Return the stop signals of this process, if they are heard."""
+    return _heard[0] if _heard else None
