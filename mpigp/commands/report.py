@@ -5,6 +5,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mpigp.data.columns import note_of, tell
 from mpigp.data.datasets import find
 from mpigp.data.hdf5 import reading
@@ -32,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--kernel", metavar="NAME", help=KERNEL)
 
 
+@np.errstate(all="ignore")  # figures leave out what is not finite
 def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     """Read all, then write."""
     for option in ("labels", "x", "y"):

@@ -88,7 +88,7 @@ def read_fitted(model: ModelFile) -> Fitted:
     kind, parameters, d, n = model.kind, model.parameters(), model.outputs(), model.rows()
     model.sizes["n"] = n
     y = None if d is None else model.standardization("y")
-    trace = model.trace()
+    trace, stopped = model.trace(), model.attribute("stopped")
     count = len(trace.get("bound", []))
     places = evenly(count, ITERATIONS)
     series = (np.array(trace.get(name, []), float)[places] for name in Iterations._fields[1:])
@@ -101,7 +101,7 @@ def read_fitted(model: ModelFile) -> Fitted:
     return Fitted(
         name=Path(model.name).name, model=kind, n=n, d=d,
         jitter=None if model.attribute("jitter") is None else model.jitter(0.0),
-        seed=model.attribute("seed"), stopped=model.attribute("stopped"),
+        seed=model.attribute("seed"), stopped=None if stopped is None else str(stopped),
         parameters=parameters, y_scale=None if y is None else y.scale, learning=Iterations(places + 1, *series),
         last={"iterations": count} | {name: values[-1] for name, values in trace.items()} if count else {},
         latent=latent, timing=model.timing(), made=model.provenance(), columns=model.columns(),

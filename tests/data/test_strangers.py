@@ -201,7 +201,8 @@ def change(file: h5py.File, name: str, value: Any) -> None:
 
 
 FOREIGN: list[tuple[str, Any]] = [
-    ("@n", "many"), ("@n", [1, 2]), ("@n", 2**62), ("@n", np.nan), ("@jitter", np.inf), ("@version", h5py.Empty("i8")),
+    ("@n", "many"), ("@n", [1, 2]), ("@n", 2**62), ("@n", np.nan), ("@jitter", np.inf), ("@seed", [1]),
+    ("@version", h5py.Empty("i8")),
     ("@versions", "[" * 10_000), ("@machine", "[1]"), ("trace/bound", 1.0), ("trace", 1.0), ("kernel", 1.0),
     ("timing/rows", 1e300), ("checkpoint/options", "[]"), ("checkpoint/options", 1.0), ("checkpoint/numbers", 1.0),
     ("checkpoint/numbers/pairs", [99]), ("checkpoint/numbers/gram", np.ones(3)), ("checkpoint/numbers/scalars", 1.0),
@@ -236,6 +237,13 @@ def test_values_of_another_kind_are_one_line(
     except InputError:
         codes.append(2)
     assert 2 in codes
+
+
+def test_a_reason_of_another_kind_is_shown(model: Path) -> None:
+    with h5py.File(model, "r+") as file:
+        file.attrs["stopped"] = [1.0, 2.0]
+    command("report", model, "-o", model.with_name("page.html"))
+    assert "[1.0, 2.0]" in model.with_name("page.html").read_text()
 
 
 def test_names_that_cannot_be_printed_are_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

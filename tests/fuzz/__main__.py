@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,23 +53,46 @@ def faults_of(outcome: Outcome, before: dict[str, bytes], after: dict[str, bytes
     return faults
 
 
-def attempt(source: Path, folder: Path, seed: int, number: int) -> Trial:
-    """Mutate a file, chosen by the seed and the number, in a folder of its own, and run a command that reads it."""
-    rng = np.random.default_rng([seed, number])
-    names, weights = list(CASES), np.array(list(WEIGHTS.values()))
-    name = names[int(rng.choice(len(names), p=weights / weights.sum()))]
+def attempt(source: Path, folder: Path, name: str, words: list[str], rng: np.random.Generator | None) -> Trial:
+    """Mutate a file in a folder of its own, unless there is no generator, and run a command that reads it."""
     for path in source.iterdir():
-        if path.is_file() and path.name != name and path.suffix == ".h5":
+        if path.name != name and path.suffix == ".h5":
             (folder / path.name).symlink_to(path)
     mutated, output = folder / f"mutated{Path(name).suffix}", folder / "output"
     shutil.copy(source / name, mutated)
     output.write_bytes(KEPT)
-    words = [word.replace("FILE", mutated.name).replace("OUT", "output") for word in choose(rng, CASES[name])]
-    mutations = forked(folder, lambda: print(*mutate(mutated, rng), sep=", ")).stdout.strip()
+    words = [word.replace("FILE", mutated.name).replace("OUT", output.name) for word in words]
+    done = "" if rng is None else forked(folder, lambda: print(*mutate(mutated, rng), sep=", ")).stdout.strip()
     before = state(folder)
     outcome = call(folder, words)
-    written = mutated.name if "--resume" in words else "output"
-    return Trial(name, mutations, words, outcome, faults_of(outcome, before, state(folder), written))
+    faults = faults_of(outcome, before, state(folder), mutated.name if "--resume" in words else output.name)
+    if rng is None and outcome.code:
+        faults.append("refused a file that is whole")
+    return Trial(name, done, words, outcome, faults)
+
+
+def trials(source: Path, place: str, seed: int, numbers: Iterable[int]) -> Iterator[tuple[int, Path, Trial]]:
+    """Yield trials with their numbers and folders; each is chosen by the seed and its number alone."""
+    names, weights = list(CASES), np.array(list(WEIGHTS.values()))
+    for number in numbers:
+        rng = np.random.default_rng([seed, number])
+        name = names[int(rng.choice(len(names), p=weights / weights.sum()))]
+        folder = Path(tempfile.mkdtemp(dir=place))
+        yield number, folder, attempt(source, folder, name, choose(rng, CASES[name]), rng)
+
+
+def whole_files(source: Path, place: str) -> Iterator[Trial]:
+    """Yield trials of all commands with files that are not mutated."""
+    for name, cases in CASES.items():
+        for words in cases:
+            yield attempt(source, Path(tempfile.mkdtemp(dir=place)), name, words, None)
+
+
+def tell(trial: Trial, again: str) -> None:
+    """Print the faults of a trial, and how to repeat it."""
+    print(f"{'; '.join(trial.faults)}: mpigp {' '.join(trial.words)}")
+    print(f"  {trial.file}: {trial.mutations}: {trial.outcome.stderr.strip()[-600:]}")
+    print(f"  again: python -m tests.fuzz {again}", flush=True)
 
 
 def main() -> int:
@@ -76,35 +100,31 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--files", type=int, default=500, help="how many to mutate")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", type=int, help="the number of the one to repeat; its folder is kept")
+    parser.add_argument("--only", type=int, help="the number of the one to repeat; its files are kept")
     arguments = parser.parse_args()
+    only, seed = arguments.only, arguments.seed
     import_modules()
-    start, codes, wrong, slowest = time.monotonic(), Counter[int](), 0, 0.0
+    start, codes, wrong = time.monotonic(), Counter[int](), 0
     with tempfile.TemporaryDirectory(prefix="mpigp-fuzz-") as place:
         source = Path(place) / "corpus"
         source.mkdir()
         corpus.make(source, lambda folder, words: call(folder, words).code)
-        for number in range(arguments.files) if arguments.only is None else [arguments.only]:
-            folder, began = Path(tempfile.mkdtemp(dir=place)), time.monotonic()
-            trial = attempt(source, folder, arguments.seed, number)
-            slowest = max(slowest, time.monotonic() - began)
+        for trial in whole_files(source, place) if only is None else ():
+            if trial.faults:
+                wrong += 1
+                tell(trial, "--files 0")
+        for number, folder, trial in trials(source, place, seed, range(arguments.files) if only is None else [only]):
             codes[trial.outcome.code] += 1
             if trial.faults:
                 wrong += 1
-                print(f"{'; '.join(trial.faults)}: mpigp {' '.join(trial.words)}")
-                print(f"  {trial.file}: {trial.mutations}: {trial.outcome.stderr.strip()[-600:]}")
-                print(f"  again: python -m tests.fuzz --seed {arguments.seed} --only {number}", flush=True)
-            elif arguments.only is not None:
-                print(trial)
-            if arguments.only is not None:
+                tell(trial, f"--seed {seed} --only {number}")
+            if only is not None:
                 kept = Path(tempfile.mkdtemp(prefix="mpigp-fuzz-kept-"))
-                shutil.copytree(place, kept, dirs_exist_ok=True, ignore=shutil.ignore_patterns("fifo"))
-                print(f"the files: {kept}")
-            else:
-                shutil.rmtree(folder)
-    ends = ", ".join(f"{count} ended with {code}" for code, count in sorted(codes.items()))
-    seconds = time.monotonic() - start
-    print(f"{sum(codes.values())} files, {wrong} faults: {ends}; {seconds:.0f} s, the slowest {slowest:.1f} s")
+                shutil.copytree(folder, kept, dirs_exist_ok=True, ignore=shutil.ignore_patterns("fifo"))
+                print(f"{trial}\nthe files: {kept}")
+            shutil.rmtree(folder)
+    ends = "".join(f", {count} ended with {code}" for code, count in sorted(codes.items()))
+    print(f"{sum(codes.values())} files, {wrong} faults{ends}; {time.monotonic() - start:.0f} s")
     return 1 if wrong else 0
 
 
