@@ -118,6 +118,8 @@ class Fit:
         """Take up a fit that stopped, by its `numbers` and trace; the optimizer has its vectors already."""
         self.optimizer.restore(numbers)
         self.trace, self.held, self._evaluations = trace, bool(numbers["held"]), int(numbers["before"])
+        if not all(0 <= count < 2**53 for count in (self.evaluations, *trace.evaluations)):
+            raise ValueError("there are counts of evaluations that are none")
         self._before = trace.seconds[-1] if len(trace) else 0.0
         self.objective.fixed = self.settings.fixed | (HELD if self.held else frozenset())
         self.stopped = self._converged()  # a fit that had converged stays so

@@ -228,6 +228,8 @@ class Job:
                 self._process = None
             self.began = bool(os.listdir(folder)) or (self._elsewhere and not self._seen)
             word = marks.last_word(folder)
+            if word == STOPPED and not self.signal and process.returncode != STOPPED:
+                word = None  # mpiexec's own signal, by which it ends the ranks when one has died
             self.died = word is None
             if self.died or self.quits:
                 kill_all(folder)  # that a launcher that was killed has left behind

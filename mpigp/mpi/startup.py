@@ -62,7 +62,7 @@ def _watch(done: threading.Event) -> None:
     while not done.wait(LOOK):
         seconds, there = time.monotonic() - began, children(os.getppid())
         ranks |= {each: rank for each in there - set(ranks) if (rank := _rank(each)) is not None}
-        if os.getpid() not in there:  # the kernel does not tell
+        if os.getpid() not in there or not can_survive():  # the kernel does not tell, or the launcher ends the others
             ranks.clear()
         gone = {rank for process, rank in ranks.items() if process not in there}
         if gone or (ranks and len(ranks) < wanted and seconds > SLOW):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.slurm.cluster import Cluster, Job, wait_until
 from tests.support.fits import differences
 from tests.support.inputs import write_inputs
 from tests.support.launching import ROOT, run, start
+from tests.support.phases import Held
 
 SCRIPTS = ROOT / "slurm"
 SEEDS = (1, 2, 3)
@@ -158,15 +160,35 @@ def test_under_srun_scancel_saves_before_it_ends(jobs: Jobs) -> None:
     assert resumed(jobs, "cancelled-srun") == []
 
 
+@pytest.mark.usefixtures("pmix")
+@pytest.mark.parametrize(
+    ("phase", "number"), [("reading", "INT"), ("initializing", "USR1"), ("iterating", "USR1"), ("writing", "INT")]
+)
+def test_under_srun_a_signal_stops_a_fit_in_every_phase(phase: str, number: str, jobs: Jobs) -> None:
+    """Also before there is anything to save; then `--resume` starts from the beginning."""
+    held = Held(jobs.folder / f"held-{phase}", phase)
+    submitted(jobs, phase, "fit-srun", jobs.cluster.environment(**held.environment), TWO)
+    wait_until(lambda: held.there() >= (1 if phase == "writing" else 2), 300)
+    jobs.cluster.call("scancel", f"--signal={number}", jobs.numbers[phase])
+    if phase in ("iterating", "writing"):
+        time.sleep(2)  # for the signal to arrive
+        held.go()
+    job = jobs.ended(phase)
+    assert (job.state, job.code) == ("FAILED", 75), jobs.log(phase)
+    assert jobs.log(phase).count("go on with --resume") == 1, jobs.log(phase)
+    assert jobs.model(phase).exists() is (phase in ("iterating", "writing"))
+    assert resumed(jobs, phase) == []
+
+
 def test_a_job_that_dies_goes_on_from_its_checkpoint(jobs: Jobs) -> None:
-    """The launcher is killed, and its ranks with it; the script starts it again."""
+    """mpiexec is killed, and its ranks with it; the launcher starts it again."""
     model = jobs.model("killed")
     wait_until(lambda: model.exists() and iterations(model) > EVERY, 300)
     kill(jobs.numbers["killed"], lambda process, marks: os.readlink(process / "exe").endswith("prterun"))
     jobs.go_on("killed")
     job = jobs.ended("killed")
     assert (job.state, job.restarts) == ("COMPLETED", 0), jobs.log("killed")
-    assert "the job died with code 137" in jobs.log("killed")
+    assert "mpigp: the job died: starting it again from its checkpoint" in jobs.log("killed")
     assert differences(jobs.references[0], model) == []
 
 

@@ -1,0 +1,57 @@
+"""A rank that dies while the others are in MPI_Init: they end, with one line, also under plain mpiexec."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpigp.launch.mpiexec import find_mpiexec, flags
+from tests.support.inputs import Inputs, write_inputs
+from tests.support.launching import ROOT, Outcome, mpi_version, start
+
+# The victim dies once all have come that far; the slow one takes long to get there.
+CODE = """\
+import os, signal, time
+from mpigp.mpi import startup
+rank = os.environ.get("OMPI_COMM_WORLD_RANK")
+if rank == os.environ.get("VICTIM"):
+    def initialize(initialize=startup.initialize):
+        time.sleep(1)
+        os.kill(os.getpid(), signal.SIGKILL)
+    startup.initialize = initialize
+if rank == os.environ.get("SLOW"):
+    def initialize(initialize=startup.initialize):
+        time.sleep(3600)
+    startup.initialize = initialize
+"""
+
+
+def evaluated(inputs: Inputs, folder: Path, **environment: str) -> Outcome:
+    """Evaluate on three ranks of plain mpiexec, with fault tolerance."""
+    (folder / "sitecustomize.py").write_text(CODE)
+    needed = flags(mpi_version(), 3, 1, len(os.sched_getaffinity(0)), os.geteuid() == 0, survive=True)
+    words = [sys.executable, ROOT / "run.py", "evaluate", inputs.data, "--params", inputs.params]
+    return start(find_mpiexec(), *needed, "-n", 3, *words, environment={"PYTHONPATH": str(folder), **environment})
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+    return write_inputs(tmp_path_factory.mktemp("inputs"), "regression", 20, 3, 2, 1)
+
+
+@pytest.mark.parametrize(("victim", "speaker"), [(0, 1), (2, 0)])
+def test_a_rank_that_dies_in_mpi_init_ends_the_others(
+    victim: int, speaker: int, inputs: Inputs, tmp_path: Path
+) -> None:
+    outcome = evaluated(inputs, tmp_path, VICTIM=str(victim))
+    said = f"mpigp: rank {speaker}: rank {victim} of this machine ended while others were in MPI_Init: the job ends"
+    assert (outcome.code, outcome.ours) == (1, [said]), outcome
+
+
+def test_mpi_init_may_not_take_for_ever(inputs: Inputs, tmp_path: Path) -> None:
+    outcome = evaluated(inputs, tmp_path, SLOW="1", MPIGP_INIT_TIMEOUT="3")
+    said = "mpigp: rank 0: MPI_Init did not finish within 3 s (MPIGP_INIT_TIMEOUT changes that): the job ends"
+    assert said in outcome.ours and outcome.code == 1, outcome
