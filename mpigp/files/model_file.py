@@ -235,8 +235,10 @@ class ModelFile:
                     np.copyto(segment, require_finite(f"{self.name}: /{path}", rows).reshape(segment.shape))
                 np.copyto(block.shared, shared.reshape(block.shared.shape))
             numbers = self.file["checkpoint/numbers"]
-            for item in numbers.values():
+            for name, item in numbers.items():
                 check_storage(item)
+                if item.dtype.kind not in "biuf":
+                    raise ValueError(f"{name} holds {item.dtype}, not real numbers")
             return {name: item[()] for name, item in numbers.items()}
 
     def image(self) -> bytes:

@@ -206,7 +206,7 @@ FOREIGN: list[tuple[str, Any]] = [
     ("@versions", "[" * 10_000), ("@machine", "[1]"), ("trace/bound", 1.0), ("trace", 1.0), ("kernel", 1.0),
     ("timing/rows", 1e300), ("checkpoint/options", "[]"), ("checkpoint/options", 1.0), ("checkpoint/numbers", 1.0),
     ("checkpoint/numbers/pairs", [99]), ("checkpoint/numbers/gram", np.ones(3)), ("checkpoint/numbers/scalars", 1.0),
-    ("checkpoint/numbers/scalars", [1.0, 1e99]),
+    ("checkpoint/numbers/scalars", [1.0, 1e99]), ("checkpoint/numbers/held", "x"), ("checkpoint/numbers/before", 1j),
     ("checkpoint/vectors/point/shared", np.full((1, 10), np.nan)), ("?rows", "x"), ("?data", []),
     ("checkpoint/vectors/point/local/0/0", np.ones((1, 1))), ("@estimator", "[1]"), ("@estimator", '{"fixed": 3}'),
     ("@kernel", "é\x1b[2J:x"), ("Z", 1.0), ("beta", "x"), ("latent", 1.0), ("posterior", 1.0),
