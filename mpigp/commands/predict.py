@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--kernel", metavar="NAME", help=KERNEL)
 
 
+@np.errstate(all="ignore")  # predictions that are not finite are refused
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     """Read, predict, score, write."""
     with raise_on_all_ranks(comm):
@@ -53,14 +54,14 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
         prediction, seconds = timed(comm, posterior.predict, X, arguments.threads)
     else:
         prediction, seconds = timed(comm, posterior.predict_uncertain, X, X_variance, arguments.threads)
-    with np.errstate(all="ignore"):
-        check_finite(comm, arguments.model, (*prediction, 1 / prediction.y_variance))
+    check_finite(comm, arguments.model, (*prediction, 1 / prediction.y_variance))
     figures: dict[str, Any] = {"n": n, "seconds": seconds, "ranks": comm.size, "threads": arguments.threads}
     if Y is not None:
         figures |= scores(comm, n, prediction, Y)
     datasets: dict[str, Any] = {name: DistributedRows(comm, n, values) for name, values in prediction._asdict().items()}
-    if everything is not None:
-        datasets["samples"] = posterior.sample(everything, arguments.samples, arguments.seed)
+    with raise_on_all_ranks(comm):
+        if everything is not None:
+            datasets["samples"] = posterior.sample(everything, arguments.samples, arguments.seed)
     write(arguments.output, comm, datasets | column_section({"y": columns["y"]} if "y" in columns else {}))
     if comm.rank == 0:
         tell(*notes)

@@ -219,8 +219,11 @@ def _units(values: Floats, standardization: Standardization | None) -> Floats:
 def _root(covariance: Floats) -> Floats:
     """Return the Cholesky factor (n, n) of a covariance, which may be singular by rounding or by rows that coincide."""
     added = 1e-12 * float(covariance.diagonal().max(initial=0.0)) + 1e-300
-    while True:
+    if not np.isfinite(covariance).all():
+        raise InputError("`samples`: the covariance of these rows is not finite: check the model and the inputs")
+    while np.isfinite(added):
         try:
             return scipy.linalg.cholesky(covariance + added * np.eye(len(covariance)), lower=True)
         except scipy.linalg.LinAlgError:
             added *= 10
+    raise InputError("`samples`: the covariance of these rows has no root: check the model and the inputs")

@@ -16,6 +16,7 @@ import pytest
 import mpigp
 from mpigp.cli import execute
 from mpigp.errors import InputError
+from mpigp.gp.posterior import _root
 from tests.support.calling import command
 from tests.support.inputs import Inputs, replace, write_inputs
 from tests.support.launching import run
@@ -185,6 +186,11 @@ def test_a_model_whose_predictions_are_not_finite_is_refused(name: str, value: A
     replace(model, name, value)
     line = refused("reconstruct", model, model.with_name("data.h5"), "-o", model.with_name("out.h5"))
     assert "model.h5: its predictions are not finite" in line
+
+
+def test_draws_that_are_not_finite_are_refused() -> None:
+    with pytest.raises(InputError, match="the covariance of these rows is not finite"):
+        _root(np.full((2, 2), np.inf))
 
 
 def change(file: h5py.File, name: str, value: Any) -> None:
