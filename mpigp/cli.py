@@ -257,7 +257,8 @@ def hear_signals(words: list[str]) -> None:
     if any(word.partition("=")[0] in ("--ranks", "--hosts", "--hostfile") for word in words[:place]):
         return  # the launcher has ways of its own
     if words[place : place + 1] == ["fit"]:
-        listen()
+        listen("was received before there was anything to save: go on with --resume",
+               "was received again: --resume goes on from the last checkpoint")  # fmt: skip
         return
     for each in SIGNALS:
         signal.signal(each, signal.default_int_handler)

@@ -27,9 +27,11 @@ class StopSignals:
     received : the number of the first; 0 before
     savable : whether the fit will note the first by itself, and save
     clean_up : called before this process is ended
+    early, again : lines for a signal before there is anything to save, and for the second one, behind its name
     """
 
-    def __init__(self) -> None:
+    def __init__(self, early: str, again: str) -> None:
+        self.early, self.again = early, again
         self.received, self.savable, self._first = 0, False, 0.0
         self.clean_up: Callable[[], None] = lambda: None
         self._inlet, outlet = os.pipe()
@@ -49,9 +51,9 @@ class StopSignals:
         if not self.received:
             self.received, self._first = number, time.monotonic()
             if not self.savable:
-                self._end(f"{name} was received before there was anything to save: go on with --resume", STOPPED)
+                self._end(f"{name} {self.early}", STOPPED)
         elif number in IMPATIENT and time.monotonic() > self._first + SAME:
-            self._end(f"{name} was received again: --resume goes on from the last checkpoint", 1)
+            self._end(f"{name} {self.again}", 1)
 
     def _end(self, line: str, code: int) -> None:
         """End the job; rank 0 says why, or another rank where it is the only one with the signal."""
@@ -77,9 +79,9 @@ def abort(code: int) -> None:
 _heard: list[StopSignals] = []
 
 
-def listen() -> None:
+def listen(early: str, again: str) -> None:
     """Hear the stop signals of this process from now on; called by its main thread."""
-    _heard.append(StopSignals())
+    _heard.append(StopSignals(early, again))
 
 
 def stop_signals() -> StopSignals | None:

@@ -95,6 +95,8 @@ def test_nobody_who_answers_is_ended(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_short_campaign(tmp_path: Path) -> None:
-    results = campaign(tmp_path, runs=len(PHASES), seed=1, sizes=(3, 4))
-    assert [result.fault for result in results] == [""] * len(PHASES)
-    assert sum(result.kills for result in results) >= len(PHASES)
+    """Of dying ranks; other tests have stopped ones, signals, and deaths in MPI_Init."""
+    phases = PHASES[: PHASES.index("plain start")]
+    results = campaign(tmp_path, runs=len(phases), seed=1, phases=phases, sizes=(3, 4))
+    assert [result.fault for result in results] == [""] * len(phases)
+    assert sum(result.kills for result in results) >= len(phases)

@@ -160,26 +160,6 @@ def test_under_srun_scancel_saves_before_it_ends(jobs: Jobs) -> None:
     assert resumed(jobs, "cancelled-srun") == []
 
 
-@pytest.mark.usefixtures("pmix")
-@pytest.mark.parametrize(
-    ("phase", "number"), [("reading", "INT"), ("initializing", "USR1"), ("iterating", "USR1"), ("writing", "INT")]
-)
-def test_under_srun_a_signal_stops_a_fit_in_every_phase(phase: str, number: str, jobs: Jobs) -> None:
-    """Also before there is anything to save; then `--resume` starts from the beginning."""
-    held = Held(jobs.folder / f"held-{phase}", phase)
-    submitted(jobs, phase, "fit-srun", jobs.cluster.environment(**held.environment), TWO)
-    wait_until(lambda: held.there() >= (1 if phase == "writing" else 2), 300)
-    jobs.cluster.call("scancel", f"--signal={number}", jobs.numbers[phase])
-    if phase in ("iterating", "writing"):
-        time.sleep(2)  # for the signal to arrive
-        held.go()
-    job = jobs.ended(phase)
-    assert (job.state, job.code) == ("FAILED", 75), jobs.log(phase)
-    assert jobs.log(phase).count("go on with --resume") == 1, jobs.log(phase)
-    assert jobs.model(phase).exists() is (phase in ("iterating", "writing"))
-    assert resumed(jobs, phase) == []
-
-
 def test_a_job_that_dies_goes_on_from_its_checkpoint(jobs: Jobs) -> None:
     """mpiexec is killed, and its ranks with it; the launcher starts it again."""
     model = jobs.model("killed")
@@ -203,6 +183,24 @@ def test_a_rank_that_dies_on_another_node_is_survived(jobs: Jobs) -> None:
     assert (job.state, job.code) == ("COMPLETED", 0), jobs.log("bereft")
     assert "mpigp: rank 2 was lost: going on with 3" in jobs.log("bereft")
     assert differences(jobs.references[0], jobs.model("bereft")) == []
+
+
+@pytest.mark.usefixtures("pmix")
+@pytest.mark.parametrize(("phase", "number"), [("initializing", "INT"), ("writing", "USR1")])
+def test_under_srun_a_signal_stops_a_fit_before_and_behind_its_iterations(phase: str, number: str, jobs: Jobs) -> None:
+    """Also before there is anything to save; then `--resume` starts from the beginning."""
+    held = Held(jobs.folder / f"held-{phase}", phase)
+    submitted(jobs, phase, "fit-srun", jobs.cluster.environment(**held.environment), TWO)
+    wait_until(lambda: held.there() >= (1 if phase == "writing" else 2), 300)
+    jobs.cluster.call("scancel", f"--signal={number}", jobs.numbers[phase])
+    if phase == "writing":
+        time.sleep(2)  # for the signal to arrive
+        held.go()
+    job = jobs.ended(phase)
+    assert (job.state, job.code) == ("FAILED", 75), jobs.log(phase)
+    assert jobs.log(phase).count("go on with --resume") == 1, jobs.log(phase)
+    assert jobs.model(phase).exists() is (phase == "writing")
+    assert resumed(jobs, phase) == []
 
 
 def kill(number: str, chosen: Callable[[Path, list[bytes]], bool]) -> None:
