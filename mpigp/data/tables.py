@@ -318,6 +318,8 @@ class ParquetTable(Table):
                 yield [batch[name] for name in names], done
 
     def labels(self, fields: Any) -> NDArray:
+        if self.arrow.types.is_nested(fields.type):
+            raise InputError(f"{self.path}: `labels`: is of type {fields.type}: choose a column of text or integers")
         return np.array(["" if text is None else text for text in fields.to_pylist()])
 
     def numbers(self, column: int, values: Any, first: int) -> Floats:

@@ -138,6 +138,17 @@ def test_a_table_with_fewer_rows_than_it_declares_is_refused(tmp_path: Path, mon
         assert not (tmp_path / "out.h5").exists()
 
 
+def test_labels_are_single_values(tmp_path: Path, refused) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    for values in ([{"a": 1}] * 3, [[1.0]] * 3):
+        pyarrow.parquet.write_table(pyarrow.table({"y": [1.0, 2.0, 3.0], "kind": values}), tmp_path / "t.parquet")
+        assert "--labels: is of type" in refused(
+            "convert", tmp_path / "t.parquet", "-o", tmp_path / "o.h5", "--labels", 1
+        )
+
+
 @pytest.mark.parametrize("text", ["a\0b,c\n1,2\n", "a,c\n1,2\n" + "\0\n"])
 def test_text_that_hdf5_cannot_store_is_refused(text: str, tmp_path: Path, refused) -> None:
     (tmp_path / "table.csv").write_text(text)
