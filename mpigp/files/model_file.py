@@ -99,6 +99,11 @@ class ModelFile:
         with h5py_errors(f"{self.name}: attribute {name}"):
             return plain(self.file.attrs[name]) if name in self.file.attrs else default
 
+    def has(self, name: str) -> bool:
+        """Return whether the file has a dataset or group."""
+        with h5py_errors(f"{self.name}: /{name}"):
+            return name in self.file
+
     def rows(self) -> int:
         """Return the number of rows that the model was learned from."""
         n = self.attribute("n")
@@ -116,7 +121,7 @@ class ModelFile:
     @property
     def learned(self) -> bool:
         """Whether a fit has written the file."""
-        return "posterior" in self.file and "trace" in self.file
+        return self.has("posterior") and self.has("trace")
 
     def parameters(self) -> Globals:
         """Return the global parameters."""
@@ -143,12 +148,12 @@ class ModelFile:
     def standardization(self, column: str) -> Standardization | None:
         """Return how the columns `x` or `y` were standardized; None where they were not."""
         names = STANDARDIZE[column]
-        return Standardization(*self._section(names)) if any(name in self.file for name in names) else None
+        return Standardization(*self._section(names)) if any(self.has(name) for name in names) else None
 
     def posterior(self, kernel: str | None = None) -> Posterior:
         """Return all that predictions need; a kernel that is not built in must be named by the user."""
         model, parameters = self.model(self.kernel(kernel)), self.parameters()
-        grouped = "posterior/group" in self.file
+        grouped = self.has("posterior/group")
         shapes = POSTERIOR | (GROUPED if grouped else {})
         order, L, L_B, g, *group = self._section(shapes)
         m, d = g.shape
@@ -185,13 +190,13 @@ class ModelFile:
     def outputs(self) -> int | None:
         """Return the number of outputs, as far as the file tells it."""
         for name, shape in (*POSTERIOR.items(), *STANDARDIZE["y"].items()):
-            if "d" in shape and name in self.file:
+            if "d" in shape and self.has(name):
                 self._dataset(name, shape)
         return self.sizes.get("d")
 
     def trace(self) -> dict[str, list[Any]]:
         """Return by name the entries of every iteration; nothing in a file without a trace."""
-        if "trace" not in self.file:
+        if not self.has("trace"):
             return {}
         with h5py_errors(f"{self.name}: /trace"):
             series = {name: self._dataset(name, shape)[()].tolist() for name, shape in TRACE.items()}
@@ -199,7 +204,7 @@ class ModelFile:
 
     def timing(self) -> Timing | None:
         """Return the seconds and rows of the ranks; None in a file without."""
-        if "timing/phases" not in self.file:
+        if not self.has("timing/phases"):
             return None
         seconds, rows = self._section(TIMING)
         with h5py_errors(f"{self.name}: /timing/phases"):
@@ -220,7 +225,7 @@ class ModelFile:
 
     def identity(self) -> dict[str, Any] | None:
         """Return what the checkpoint was made with; None in a file without a checkpoint."""
-        if "checkpoint/options" not in self.file:
+        if not self.has("checkpoint/options"):
             return None
         with h5py_errors(self.checkpoint):
             return {"kernel": DEFAULT} | dict(json.loads(self.file["checkpoint/options"].asstr()[()]))
@@ -254,7 +259,7 @@ class ModelFile:
     def bits(self) -> dict[str, bytes]:
         """Return the bits of what was learned, by path; the same for two fits that went the same way."""
         names = [*PARAMETERS, *LATENT, "trace/bound"]
-        return {name: self.file[name][()].tobytes() for name in names if name in self.file}
+        return {name: self.file[name][()].tobytes() for name in names if self.has(name)}
 
     def _dataset(self, name: str, shape: str) -> h5py.Dataset:
         """Return a dataset of real numbers whose shape, in symbols, agrees with those that are known."""
