@@ -13,10 +13,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from mpigp import __version__
 from mpigp.commands import COMMANDS, in_options
-from mpigp.errors import BAD_INPUT, InputError
+from mpigp.errors import BAD_INPUT, FAILED, InputError, OutputError
 from mpigp.launch.stdio import open_outlets
 from mpigp.mpi.marks import DONE, ENDED, FOLDER, MET, mark
-from mpigp.mpi.processes import RANK_VARIABLES, can_survive, default_threads, end_with_parent, launched_rank, say
+from mpigp.mpi.processes import (
+    RANK_VARIABLES,
+    can_survive,
+    default_threads,
+    end_with_parent,
+    launched_rank,
+    printable,
+    say,
+)
 from mpigp.mpi.signals import SIGNALS, abort, early_signals, listen
 
 if TYPE_CHECKING:
@@ -119,6 +127,8 @@ def configured(argv: list[str], parser: Parser) -> list[str]:
             options += [f"--{key}"] if value else []
         else:
             text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            if "\0" in text:
+                raise InputError(f"{path}: {key}: holds the character NUL: remove it")
             options += [f"--{key}={text}"]
     return [*argv[:behind], *options, *argv[behind:]]
 
@@ -160,15 +170,16 @@ def execute(argv: list[str]) -> int:
             return 0  # one process is enough
         mark(MET)
         return finish(arguments, comm, module.run(arguments, comm))
-    except InputError as error:
+    except (InputError, OutputError) as error:
+        code = BAD_INPUT if isinstance(error, InputError) else FAILED
         if rank == 0:
-            say(in_options(str(error), find_command(argv, parser)[1].options()))
-            mark(DONE, str(BAD_INPUT))
+            say(printable(in_options(str(error), find_command(argv, parser)[1].options())))
+            mark(DONE, str(code))
         elif comm is None:
             return 0  # a rank that fails ends the job: rank 0, which prints the line, shall be the one
         if comm is not None:
             comm.Barrier()  # not before the line above is printed
-        return BAD_INPUT
+        return code
 
 
 def parse(argv: list[str], parser: Parser) -> argparse.Namespace:
@@ -179,8 +190,17 @@ def parse(argv: list[str], parser: Parser) -> argparse.Namespace:
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
         find_command(words, parser)[1].error(f"unrecognized arguments: {' '.join(unknown)}")
+    check_config(arguments)
     arguments.command_line = shlex.join([parser.prog, *words])
     return arguments
+
+
+def check_config(arguments: argparse.Namespace) -> None:
+    """Refuse to write the outputs over the configuration file."""
+    config = arguments.config
+    for path in (getattr(arguments, "output", None), getattr(arguments, "metrics", None)):
+        if config and path and os.path.exists(path) and os.path.exists(config) and os.path.samefile(path, config):
+            raise InputError(f"{path}: is the file of --config: choose another output path")
 
 
 def start_ranks(argv: list[str], arguments: argparse.Namespace) -> int:

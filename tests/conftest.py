@@ -1,7 +1,7 @@
 """The order of the tests, which of them may run side by side, and where their programs put temporary files."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +11,8 @@ import pytest
 pytest.register_assert_rewrite("tests.support")
 
 # Slurm's jobs go on beside all others, and what takes long comes first, so that no worker is late at the end.
-ORDER = ("slurm", "mpi", "hosts", "docs", "launch", "experiments", "estimators", "commands", "report", "scaling")
+ORDER = ("slurm", "mpi", "hosts", "fuzz", "docs", "launch", "experiments", "estimators", "commands", "report",
+         "scaling")  # fmt: skip
 # These run on the worker that waits for Slurm.
 BESIDE_SLURM = ("test_recovery.py", "test_deaths.py", "test_fit_resume.py")
 
@@ -79,3 +80,17 @@ def shared_cores() -> Iterator[None]:
 def temporary_files_of_each() -> Iterator[None]:
     with temporary_files():
         yield
+
+
+@pytest.fixture
+def refused(capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command that must end with exit code 2 and one line; return the line."""
+    from mpigp.cli import execute
+
+    def run(*words: object) -> str:
+        capfd.readouterr()
+        assert execute([str(word) for word in words]) == 2
+        (line,) = capfd.readouterr().err.splitlines()
+        return line
+
+    return run

@@ -6,16 +6,8 @@ from pathlib import Path
 
 from tests.support.launching import ROOT
 
-BESIDE = {
-    "benchmarks",
-    "docs",
-    "experiments",
-    "fuzz",
-    "hosts",
-    "recorded",
-    "slurm",
-    "support",
-}  # what is tested, or helps, beside it
+# What is tested, or helps, beside it.
+BESIDE = {"benchmarks", "docs", "experiments", "fuzz", "hosts", "recorded", "slurm", "support"}
 
 
 def packages(top: Path) -> set[Path]:

@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from mpigp.commands.synth import listed
 from mpigp.data.convert import assign, write
+from mpigp.data.hdf5 import plain
 from mpigp.data.tables import FORMATS, open_table
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
@@ -36,7 +37,7 @@ def names(text: str | None) -> list[str] | None:
 
 def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     """Copy the table into the output file, a block of rows at a time."""
-    check_writable(arguments.output)
+    check_writable(arguments.output, arguments.input)
     delimiter = {"tab": "\t", "\\t": "\t"}.get(arguments.delimiter, arguments.delimiter)
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise InputError(f"--delimiter {arguments.delimiter!r}: must be one character, or 'tab'")
@@ -51,7 +52,7 @@ def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     # the format of HDF5 1.8 may name any number of columns
     with replacing(arguments.output) as part, h5py.File(part, "w", libver="v108") as file, progress:
         rows, missing = write(table, assignment, file, dtype, progress.update)
-        file.attrs["source"] = path.name
+        file.attrs["source"] = plain(path.name)
         shapes = {name: dataset.shape for name, dataset in file.items()}
     print(f"{arguments.output}: {rows} rows of {listed(shapes)}" + (f", {missing} values missing" if missing else ""))
     return {"file": arguments.output, "rows": rows, "missing": missing, "datasets": shapes}

@@ -2,8 +2,10 @@
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from mpigp.chunks import share
 from mpigp.data.columns import Source, match, note_of, tell
@@ -11,7 +13,7 @@ from mpigp.data.hdf5 import dataset, read_rows, reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable
 from mpigp.files.gather import write
-from mpigp.files.model_file import LATENT, column_section, open_model, section
+from mpigp.files.model_file import FITTED, KERNEL, LATENT, column_section, open_model, section
 from mpigp.gp.embedding import Candidates, embed
 from mpigp.gp.posterior import Posterior
 from mpigp.mpi.communicator import raise_on_all_ranks
@@ -28,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("new", metavar="NEW", help="HDF5 file with /Y (n, d); NaN entries are missing")
     add("-o", "--output", required=True, metavar="FILE", help="the HDF5 file to write")
     add("--y", default="Y", metavar="NAME", help="dataset of the outputs (default Y)")
+    add("--kernel", metavar="NAME", help=KERNEL)
 
 
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
@@ -39,6 +42,7 @@ def apply(arguments: argparse.Namespace, comm: Comm, method: Callable, done: str
     """Read, apply `embed` or `reconstruct` of mpigp.gp.embedding, and write what it returns."""
     n, posterior, candidates, Y, columns, note = read(arguments, comm)
     result, seconds = timed(comm, method, posterior, candidates, Y, arguments.threads)
+    check_finite(comm, arguments.model, result)
     rows: dict[str, Any] = {name: DistributedRows(comm, n, values) for name, values in result._asdict().items()}
     if "mu" in rows:
         rows = section(LATENT, (rows.pop("mu"), rows.pop("S"))) | rows
@@ -55,9 +59,17 @@ def timed(comm: Comm, method: Callable, *arguments: Any) -> tuple[Any, float]:
     """Return what a method returns, and the seconds from its beginning on all ranks to its end on all."""
     comm.Barrier()
     start = time.perf_counter()
-    result = method(*arguments)
+    with np.errstate(all="ignore"):  # `check_finite` is next
+        result = method(*arguments)
     comm.Barrier()
     return result, time.perf_counter() - start
+
+
+def check_finite(comm: Comm, model: str, results: Iterable[Floats]) -> None:
+    """Refuse a model of which numbers come that are not finite, on any rank."""
+    with raise_on_all_ranks(comm):
+        if not all(np.isfinite(values).all() for values in results):
+            raise InputError(f"{model}: its predictions are not finite: {FITTED}")
 
 
 class NewRows(NamedTuple):
@@ -80,7 +92,7 @@ def read(arguments: argparse.Namespace, comm: Comm) -> NewRows:
         if comm.rank == 0:
             check_writable(arguments.output, arguments.model, arguments.new)
         with open_model(arguments.model) as model:
-            posterior = model.posterior()
+            posterior = model.posterior(arguments.kernel)
             if posterior.model != "gplvm":
                 raise InputError(f"{arguments.model}: is a {posterior.model} model: only a GPLVM has latent points")
             candidates, columns = model.candidates(), model.columns()

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("data", metavar="DATA", help="HDF5 file with /Y (n, d), and /X (n, q) for regression")
     add("--params", required=True, metavar="MODEL", help="HDF5 file with the parameters; a fitted model is one")
-    add("--kernel", metavar="NAME", help="as in `fit` (default: the parameter file's, or rbf)")
+    add("--kernel", metavar="NAME", help="as in `fit` (default: the parameter file's built-in one, or rbf)")
     add("-o", "--output", metavar="GRAD", help="write /bound and /gradient/... to this HDF5 file")
     add("--repeat", type=int, default=0, metavar="K", help="report the median of K evaluations after a first one")
     add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"added to the diagonal of K_mm / variance (default: the file's, or {DEFAULT_JITTER:g})")  # fmt: skip
 
 
+@np.errstate(all="ignore")  # a bound that is not finite is refused
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     """Evaluate, print the bound, and write the gradients where asked to."""
     with ExitStack() as files:

@@ -13,7 +13,7 @@ from mpigp.commands import in_options
 from mpigp.data.columns import listed, numbered
 from mpigp.data.datasets import DataSets, find
 from mpigp.data.hdf5 import reading
-from mpigp.errors import BAD_INPUT, STOPPED, InputError
+from mpigp.errors import BAD_INPUT, FAILED, STOPPED, InputError, OutputError
 from mpigp.fit.driver import Driver, RanksLost
 from mpigp.fit.objective import NAMES
 from mpigp.fit.options import CHOICES, Interval, Options, RunOptions, interval
@@ -22,7 +22,7 @@ from mpigp.gp.parameters import effective_dimensions
 from mpigp.mpi import memory
 from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.heartbeat import STALL
-from mpigp.mpi.processes import say
+from mpigp.mpi.processes import printable, say
 from mpigp.types import Comm, Floats
 
 PARALLEL = True
@@ -107,10 +107,11 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
             if arguments.dry_run:
                 return driver.dry_run()
             prepared = driver.run()
-    except InputError as error:
+    except (InputError, OutputError) as error:
         if not driver.lost:
             raise
-        return ended(driver, str(error), BAD_INPUT)  # rank 0 of the world, which says it as a rule, may be gone
+        code = BAD_INPUT if isinstance(error, InputError) else FAILED
+        return ended(driver, str(error), code)  # rank 0 of the world, which says it as a rule, may be gone
     except RanksLost as error:
         remedy = "go on with --resume" if error.saved else "start again"
         return ended(driver, f"{error}: {remedy}", STOPPED if error.saved else 1) | {"lost": error.lost}
@@ -140,7 +141,7 @@ def named_as_options() -> Iterator[None]:
 def ended(driver: Driver, line: str, code: int) -> dict[str, Any]:
     """Say why the fit ended, and return the figures of a run that ends there."""
     if driver.comm.rank == 0:
-        say(line)
+        say(printable(line))
     return {"master": driver.comm.rank == 0, "exit_code": code}
 
 

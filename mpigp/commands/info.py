@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mpigp.files.inspect import describe
+from mpigp.mpi.processes import printable
 
 LONGEST = 100  # characters of an attribute or a list that are worth printing
 
@@ -19,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     """Describe the file on standard output."""
     figures = describe(Path(arguments.file), summary=not arguments.no_summary)
-    print("\n".join(lines(figures)))
+    print("\n".join(map(printable, lines(figures))))
     return figures
 
 

@@ -7,13 +7,13 @@ import h5py
 import numpy as np
 
 from mpigp.chunks import Share, share
-from mpigp.commands.embed import check_rows, timed
+from mpigp.commands.embed import check_finite, check_rows, timed
 from mpigp.data.columns import ColumnView, Source, column_names, match, note_of, tell
 from mpigp.data.hdf5 import dataset, read_rows, reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable
 from mpigp.files.gather import write
-from mpigp.files.model_file import column_section, open_model
+from mpigp.files.model_file import KERNEL, column_section, open_model
 from mpigp.gp.posterior import JOINT_ROWS, Posterior
 from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows, scores
@@ -32,8 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=0, metavar="S", help="of the draws (default 0)")
     add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
     add("--y", metavar="NAME", help="dataset of the outputs to score against (default Y, if there)")
+    add("--kernel", metavar="NAME", help=KERNEL)
 
 
+@np.errstate(all="ignore")  # predictions that are not finite are refused
 def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     """Read, predict, score, write."""
     with raise_on_all_ranks(comm):
@@ -44,7 +46,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
         if comm.rank == 0:
             check_writable(arguments.output, arguments.model, arguments.new)
         with open_model(arguments.model) as model:
-            posterior, columns = model.posterior(), model.columns()
+            posterior, columns = model.posterior(arguments.kernel), model.columns()
         with reading(arguments.new) as file:
             n, X, X_variance, Y, notes, everything = read(arguments, file, posterior, columns, comm)
 
@@ -52,12 +54,14 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
         prediction, seconds = timed(comm, posterior.predict, X, arguments.threads)
     else:
         prediction, seconds = timed(comm, posterior.predict_uncertain, X, X_variance, arguments.threads)
+    check_finite(comm, arguments.model, (*prediction, 1 / prediction.y_variance))
     figures: dict[str, Any] = {"n": n, "seconds": seconds, "ranks": comm.size, "threads": arguments.threads}
     if Y is not None:
         figures |= scores(comm, n, prediction, Y)
     datasets: dict[str, Any] = {name: DistributedRows(comm, n, values) for name, values in prediction._asdict().items()}
-    if everything is not None:
-        datasets["samples"] = posterior.sample(everything, arguments.samples, arguments.seed)
+    with raise_on_all_ranks(comm):
+        if everything is not None:
+            datasets["samples"] = posterior.sample(everything, arguments.samples, arguments.seed)
     write(arguments.output, comm, datasets | column_section({"y": columns["y"]} if "y" in columns else {}))
     if comm.rank == 0:
         tell(*notes)

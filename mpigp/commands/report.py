@@ -5,12 +5,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mpigp.data.columns import note_of, tell
 from mpigp.data.datasets import find
 from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable, replacing
-from mpigp.files.model_file import ModelFile, open_model
+from mpigp.files.model_file import KERNEL, ModelFile, open_model
 from mpigp.report.comparison import predictions, read_labels
 from mpigp.report.figures import Figures
 from mpigp.report.fitted import read_fitted, read_metrics
@@ -29,8 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--x", metavar="NAME", help="regression: dataset of the inputs (default X)")
     add("--y", metavar="NAME", help="dataset of the outputs (default Y)")
     add("--metrics", metavar="FILE.jsonl", help="what `mpigp fit --metrics` wrote")
+    add("--kernel", metavar="NAME", help=KERNEL)
 
 
+@np.errstate(all="ignore")  # figures leave out what is not finite
 def run(arguments: argparse.Namespace, comm: None) -> dict[str, Any]:
     """Read all, then write."""
     for option in ("labels", "x", "y"):
@@ -88,7 +92,7 @@ def compared(report: Report, arguments: argparse.Namespace, model: ModelFile) ->
                 differ = f"has {item.shape[1]} columns, the model {width}"
                 raise InputError(f"{arguments.data}: {item.name}: {differ}: give data like those it was learned from")
         if regression:
-            report = report._replace(predictions=predictions(model.posterior(), data))
+            report = report._replace(predictions=predictions(model.posterior(arguments.kernel), data))
             tell(note_of(data.X), note_of(data.Y))
             return report
         assert fitted.latent is not None

@@ -112,7 +112,7 @@ def run_probe(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
 def run_report(arguments: argparse.Namespace) -> dict[str, Any]:
     """Print a study's table and its forecast; write its page and its pictures where asked to."""
     network = network_of(arguments)
-    check_outputs(arguments)
+    check_outputs(arguments, *map(str, Path(arguments.path).glob("*.json")))
     measured = study.read_study(Path(arguments.path))
     lines, predicted = summary(measured), forecast(measured, network)
     drawn = describe(measured, lines, predicted)

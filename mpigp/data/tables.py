@@ -5,9 +5,10 @@ Messages count rows from 1 and columns from 0.
 
 import csv
 import io
+import math
 import zipfile
-import zlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count, islice
@@ -17,6 +18,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mpigp.data.declared import check_declared
 from mpigp.errors import InputError
 from mpigp.types import Floats
 
@@ -77,7 +79,8 @@ class Table(ABC):
     def numbers(self, column: int, values: Any, first: int) -> Floats:
         """Return the fields of a column from row `first` on, which are numbers or text, as numbers."""
         if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
-            return values.astype(np.float64)
+            with np.errstate(all="ignore"):  # bytes that are no number of a type longer than float64
+                return values.astype(np.float64)
         texts = ["" if value is None else str(value) for value in values]
         try:
             if "_" not in "".join(texts):
@@ -116,7 +119,7 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (OSError, EOFError, ValueError, csv.Error, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:  # the libraries that read damaged files raise almost anything
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{path}: cannot be read as {kind}: {reason}: check the file or `format`") from error
 
@@ -174,7 +177,7 @@ class NpyTable(Table):
     kind = "NPY"
 
     def __init__(self, path: Path) -> None:
-        with reading(path, self.kind):
+        with reading(path, self.kind), np.errstate(all="ignore"):  # of a shape that nothing can have
             array = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(array, np.ndarray) or array.ndim not in (1, 2) or array.dtype.kind not in "biuf":
             raise InputError(f"{path}: holds no array of numbers with rows and columns: save one")
@@ -220,12 +223,16 @@ class NpzTable(Table):
         self.members: dict[str, Member] = {}
         width = 0
         with reading(path, self.kind), zipfile.ZipFile(path) as archive:
-            for file in archive.namelist():
-                with archive.open(file) as stream:
+            for entry in archive.infolist():
+                file = entry.filename
+                with archive.open(entry) as stream:
                     first = np.lib.format.read_magic(stream) == (1, 0)
                     read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
                     shape, fortran, dtype = read(stream)
                     offset = stream.tell()
+                if min(shape, default=0) < 0:
+                    raise ValueError(f"{file} has the shape {shape}")
+                check_declared(f"{path}: {file}", math.prod(shape) * dtype.itemsize, path.stat().st_size, True)
                 if len(shape) in (1, 2) and dtype.kind in "biufUS":
                     columns = list(range(width, width + (shape[1] if len(shape) == 2 else 1)))
                     width += len(columns)
@@ -289,9 +296,10 @@ class ParquetTable(Table):
         with reading(path, self.kind), pyarrow.parquet.ParquetFile(path) as file:
             self.schema, self.count = file.schema_arrow, file.metadata.num_rows
         super().__init__(path, len(self.schema))
-        self.names = names = list(self.schema.names)
-        for name in names:
-            if names.count(name) > 1:
+        check_declared(str(path), 8 * self.count * self.width, path.stat().st_size, True)
+        self.names = list(self.schema.names)
+        for name, times in Counter(self.names).items():
+            if times > 1:
                 raise InputError(f"{path}: several columns are named {name}: rename them")
 
     def rows(self, columns: Sequence[int]) -> int:
@@ -310,6 +318,8 @@ class ParquetTable(Table):
                 yield [batch[name] for name in names], done
 
     def labels(self, fields: Any) -> NDArray:
+        if self.arrow.types.is_nested(fields.type):
+            raise InputError(f"{self.path}: `labels`: is of type {fields.type}: choose a column of text or integers")
         return np.array(["" if text is None else text for text in fields.to_pylist()])
 
     def numbers(self, column: int, values: Any, first: int) -> Floats:

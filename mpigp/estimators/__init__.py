@@ -11,10 +11,13 @@ from mpigp.types import Comm
 __all__ = ["BayesianGPLVM", "SparseGPRegression", "load"]
 
 
-def load(path: str | os.PathLike[str], comm: Comm | None = None) -> SparseGPRegression | BayesianGPLVM:
+def load(
+    path: str | os.PathLike[str], comm: Comm | None = None, kernel: str | None = None
+) -> SparseGPRegression | BayesianGPLVM:
     """Return the fitted estimator of a model file, which `mpigp fit` or an estimator's `save` wrote.
 
-    Its mpi4py communicator is `comm`; None is for all ranks (MPI.COMM_WORLD).
+    Its mpi4py communicator is `comm`; None is for all ranks (MPI.COMM_WORLD). A file does not decide what is imported:
+    where its kernel is not built in, `kernel` must name it.
 
     Examples
     --------
@@ -29,7 +32,7 @@ def load(path: str | os.PathLike[str], comm: Comm | None = None) -> SparseGPRegr
     True
     """
     with open_model(path) as model:
-        kind = {"regression": SparseGPRegression, "gplvm": BayesianGPLVM}[model.model().name]
+        kind = {"regression": SparseGPRegression, "gplvm": BayesianGPLVM}[model.kind]
         if not model.learned:
             raise InputError(f"{path}: is no learned model: give a file that `mpigp fit` or `save` wrote")
-        return kind._load(model, comm)
+        return kind._load(model, comm, kernel)

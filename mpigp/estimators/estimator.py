@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from mpigp.data.columns import column_names, listed, stored
-from mpigp.data.hdf5 import dataset
+from mpigp.data.hdf5 import dataset, h5py_errors
 from mpigp.errors import InputError
 from mpigp.estimators.sources import ArraySets, over_rows
 from mpigp.files.model_file import ModelFile
@@ -147,10 +147,11 @@ class Estimator(BaseEstimator):
         """
         self._left = None
         comm = self._comm()
+        inputs = tuple(each.file.filename for each in (X, Y) if isinstance(each, h5py.Dataset))
         features = getattr(self, "feature_names_in_", None)
         named = {self._features: features, "y": features if X is None else y_names}
         columns = {column: [stored(name) for name in names] for column, names in named.items() if names is not None}
-        driver = Driver(comm, ArraySets(Y, X, columns).open, self._options(len(Y), comm), self._run_options())
+        driver = Driver(comm, ArraySets(Y, X, columns).open, self._options(len(Y), comm), self._run_options(), inputs)
         learned: list[FittedModel] = []
         with threadpool_limits(1):  # of BLAS; afterwards it has as many as before
             driver.run(lambda comm, prepared: learned.append(FittedModel.of(comm, prepared, driver.made)))
@@ -168,7 +169,7 @@ class Estimator(BaseEstimator):
         with learned.open() as model:
             self.Z_, self.variance_, self.alpha_, self.beta_ = model.parameters()
             self.trace_ = Trace(**model.trace())
-            self.posterior_ = model.posterior()
+            self.posterior_ = model.posterior(self.kernel)
             names = model.columns().get(self._features)
         if names is not None and not hasattr(self, "feature_names_in_"):  # a model file's
             self.feature_names_in_ = np.array(names, object)
@@ -197,13 +198,15 @@ class Estimator(BaseEstimator):
         return {}
 
     @classmethod
-    def _load(cls, model: ModelFile, comm: Comm | None) -> Any:
-        """Return the estimator of a model file."""
+    def _load(cls, model: ModelFile, comm: Comm | None, kernel: str | None) -> Any:
+        """Return the estimator of a model file; a kernel that is not built in is named by the user."""
         written = model.attribute("estimator")
-        given = _given(model) if written is None else json.loads(written)
-        estimator = cls(comm=comm)
-        known = {name: value for name, value in given.items() if name in estimator.get_params(deep=False)}
-        estimator.set_params(**known | {"fixed": tuple(known["fixed"])})
+        estimator = cls(comm=comm, kernel=model.kernel(kernel))
+        with h5py_errors(f"{model.name}: attribute estimator"):
+            given = _given(model) if written is None else dict(json.loads(written))
+            known = estimator.get_params(deep=False).keys() - {*HERE, "kernel"}
+            estimator.set_params(**{name: value for name, value in given.items() if name in known})
+            estimator.set_params(fixed=tuple(map(str, given["fixed"])))
         estimator._take(FittedModel.read(model))
         return estimator
 
@@ -212,7 +215,7 @@ def _given(model: ModelFile) -> dict[str, Any]:
     """Return the parameters of the estimator that would have made a model file of `mpigp fit`."""
     m, q = model.parameters().Z.shape
     given = {"inducing": m, "latent": q, "random_state": int(model.attribute("seed"))}
-    given |= {"jitter": float(model.attribute("jitter")), "kernel": model.model().backend.name}
+    given |= {"jitter": float(model.attribute("jitter"))}
     options = model.identity() or {"fixed": ""}
     return given | options | {"fixed": [name for name in options["fixed"].split(",") if name]}
 

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 
 from mpigp.chunks import share
+from mpigp.errors import OutputError
 from mpigp.files.atomic import check_room, replacing
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.ulfm import confirm
@@ -26,16 +27,36 @@ Attributes: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 def write(path: str | os.PathLike[str], comm: Comm, datasets: Datasets, attributes: Attributes | None = None) -> None:
     """Write a file that is whole or not there. Called by all ranks, which name the same distributed datasets in the
-    same order; of all else only rank 0's counts."""
+    same order; of all else only rank 0's counts. Where the disk has no room, all ranks raise an OutputError."""
+    _check_room(path, comm, datasets)
     if comm.rank != 0:
         _fill(None, datasets, {})
         confirm(comm)
         return
-    check_room(path, sum(map(_size, datasets.values())) + OVERHEAD)
-    with replacing(path) as temporary:
-        with h5py.File(temporary, "w") as file:
-            _fill(file, datasets, attributes or {})
-        confirm(comm)  # before the file takes its place: it was made of messages
+    try:
+        with replacing(path) as temporary:
+            with h5py.File(temporary, "w") as file:
+                _fill(file, datasets, attributes or {})
+            confirm(comm)  # before the file takes its place: it was made of messages
+    except OutputError as error:
+        if comm.size == 1:
+            raise
+        raise OSError(str(error)) from error  # of this rank alone: it ends the job
+
+
+def _check_room(path: str | os.PathLike[str], comm: Comm, datasets: Datasets) -> None:
+    """Raise an OutputError on all ranks where rank 0 finds no room for the file. Collective."""
+    reason = ""
+    if comm.rank == 0:
+        try:
+            check_room(path, sum(map(_size, datasets.values())) + OVERHEAD)
+        except OutputError as error:
+            reason = str(error)
+    message = np.array([reason != ""])
+    comm.Bcast(message)
+    if message[0]:
+        confirm(comm)
+        raise OutputError(reason)
 
 
 def image(comm: Comm, datasets: Datasets, attributes: Attributes) -> bytes:

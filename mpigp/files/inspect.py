@@ -6,7 +6,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from mpigp.data.hdf5 import h5py_errors, plain, reading
+from mpigp.data.hdf5 import check_storage, h5py_errors, plain, reading
 from mpigp.data.virtual import check_sources
 from mpigp.files import model_file
 
@@ -21,7 +21,7 @@ def describe(path: Path, summary: bool = True) -> dict[str, Any]:
         kind = kind_of(file)
         result: dict[str, Any] = {"file": str(path), "kind": kind, "rows": row_count(file)}
         result |= {"parameters": model_file.summary(file)} if kind == "model" else {}
-        datasets = {item.name: dataset_of(item, summary) for item in items}
+        datasets = {str(plain(item.name)): dataset_of(item, summary) for item in items}
         return result | {"attributes": plain_attributes(file), "datasets": datasets}
 
 
@@ -43,8 +43,8 @@ def kind_of(file: h5py.File) -> str:
 
 def row_count(file: h5py.File) -> int | None:
     """Rows of the data that a file holds or was made of, None where it does not tell."""
-    if "n" in file.attrs:
-        return int(file.attrs["n"])
+    if isinstance(n := plain(file.attrs.get("n")), int):
+        return n
     for name in ("Y", "X", "mean", model_file.MU):
         if isinstance(file.get(name), h5py.Dataset) and file[name].ndim:
             return len(file[name])
@@ -53,6 +53,7 @@ def row_count(file: h5py.File) -> int | None:
 
 def dataset_of(dataset: h5py.Dataset, summary: bool) -> dict[str, Any]:
     """Shape, type and attributes of a dataset; its value where it is one, else a summary of its numbers."""
+    check_storage(dataset)
     result: dict[str, Any] = {"shape": list(dataset.shape or ()), "dtype": str(dataset.dtype)}
     if dataset.attrs:
         result["attributes"] = plain_attributes(dataset)

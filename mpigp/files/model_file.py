@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 
 from mpigp import __version__
-from mpigp.data.hdf5 import dataset, h5py_errors, plain, read_all, read_rows, reading
+from mpigp.data.hdf5 import check_storage, dataset, h5py_errors, plain, read_all, read_rows, reading, require_finite
 from mpigp.errors import InputError
 from mpigp.files.gather import Attributes
 from mpigp.files.provenance import Timing
@@ -25,7 +25,7 @@ from mpigp.gp.embedding import Candidates, candidates
 from mpigp.gp.parameters import Globals, Standardization
 from mpigp.gp.posterior import Posterior
 from mpigp.gp.statistics import MODELS, Model, model_of
-from mpigp.kernels.registry import DEFAULT
+from mpigp.kernels.registry import BACKENDS, DEFAULT
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.timers import PHASES
 from mpigp.mpi.vectors import MultiVector
@@ -49,6 +49,7 @@ POSITIVE = {"kernel/variance", "beta", "latent/S", "standardize/x_scale", "stand
 FITTED = "give a model file that `mpigp fit` wrote"
 BOTH = "write both mean and scale, or neither"
 REMEDIES = {"standardize": BOTH, "posterior": FITTED, "trace": FITTED, "timing": FITTED}
+KERNEL = "the model's kernel, package.module:Name, where it is not built in: the module is imported"  # of an option
 REMEDY = ("a parameter file has /Z (m, q), /beta, /kernel/variance, /kernel/alpha (q,), "
           "and for a GPLVM /latent/mu and /latent/S (n, q)")  # fmt: skip
 
@@ -60,8 +61,8 @@ class ModelFile:
         self.file, self.name = file, file.filename
         self.checkpoint = f"{self.name}: /checkpoint"  # its place, as messages name it
         self.sizes = {"p": len(PHASES)} | sizes
-        version = file.attrs.get("version", VERSION)
-        if np.ndim(version) or not isinstance(version, (int, np.integer)) or version > VERSION:
+        version = self.attribute("version", VERSION)
+        if not isinstance(version, int) or version > VERSION:
             readable = f"this mpigp reads files up to version {VERSION}"
             raise InputError(f"{self.name}: attribute version: is {version!s}: {readable}: install a newer mpigp")
 
@@ -73,30 +74,54 @@ class ModelFile:
             raise InputError(f"{self.name}: attribute model: is {name!r}: set it to one of {', '.join(MODELS)}")
         return name
 
+    def kernel(self, named: str | None = None) -> str:
+        """Return the name of the kernel. A file is data: one that is not built in is imported only if the user has
+        `named` it himself."""
+        name = str(self.attribute("kernel", DEFAULT))
+        if named is not None and named != name:
+            raise InputError(f"`kernel`: is {named!r}, and that of {self.name} is {name!r}: give this, or leave it out")
+        if named is None and name not in BACKENDS:
+            remedy = "if you trust that module, name it by `kernel`"
+            raise InputError(f"{self.name}: attribute kernel: is {name!r}, which is not built in: {remedy}")
+        return name
+
     def model(self, kernel: str | None = None) -> Model:
-        """Return the model with its kernel, or with another one that is given."""
-        kind = self.kind
+        """Return the model with its kernel, which must be built in, or with another one that is given."""
+        kind, name = self.kind, self.kernel() if kernel is None else kernel
         try:
-            return model_of(kind, str(self.attribute("kernel", DEFAULT)) if kernel is None else kernel)
+            return model_of(kind, name)
         except InputError as error:
             where = f"{self.name}: attribute kernel" if kernel is None else "`kernel`"
             raise InputError(f"{where}: {error}") from error
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """Return an attribute of the file as a plain value, or the default."""
-        return plain(self.file.attrs[name]) if name in self.file.attrs else default
+        with h5py_errors(f"{self.name}: attribute {name}"):
+            return plain(self.file.attrs[name]) if name in self.file.attrs else default
+
+    def has(self, name: str) -> bool:
+        """Return whether the file has a dataset or group."""
+        with h5py_errors(f"{self.name}: /{name}"):
+            return name in self.file
+
+    def rows(self) -> int:
+        """Return the number of rows that the model was learned from."""
+        n = self.attribute("n")
+        if not isinstance(n, int) or n < 1:
+            raise InputError(f"{self.name}: attribute n: is {n!r}: it must be the number of rows: {FITTED}")
+        return n
 
     def jitter(self, default: float) -> float:
         """Return the jitter that the file's attribute holds, or the default."""
         value = self.attribute("jitter", default)
-        if not isinstance(value, (int, float)) or not value >= 0:
+        if not isinstance(value, (int, float)) or not 0 <= value < np.inf:
             raise InputError(f"{self.name}: attribute jitter: is {value!r}: make it one number ≥ 0")
         return float(value)
 
     @property
     def learned(self) -> bool:
         """Whether a fit has written the file."""
-        return "posterior" in self.file and "trace" in self.file
+        return self.has("posterior") and self.has("trace")
 
     def parameters(self) -> Globals:
         """Return the global parameters."""
@@ -115,27 +140,34 @@ class ModelFile:
     def candidates(self) -> Candidates:
         """Return some of the latent points, evenly spaced."""
         with h5py_errors(f"{self.name}: /latent"):
-            return candidates(*(self._dataset(name, shape) for name, shape in LATENT.items()))
+            found = candidates(*(self._dataset(name, shape) for name, shape in LATENT.items()))
+        for name, values in zip(LATENT, found, strict=True):
+            self._in_range(name, require_finite(f"{self.name}: /{name}", values))
+        return found
 
     def standardization(self, column: str) -> Standardization | None:
         """Return how the columns `x` or `y` were standardized; None where they were not."""
         names = STANDARDIZE[column]
-        return Standardization(*self._section(names)) if any(name in self.file for name in names) else None
+        return Standardization(*self._section(names)) if any(self.has(name) for name in names) else None
 
-    def posterior(self) -> Posterior:
-        """Return all that predictions need."""
-        model, parameters = self.model(), self.parameters()
-        grouped = "posterior/group" in self.file
+    def posterior(self, kernel: str | None = None) -> Posterior:
+        """Return all that predictions need; a kernel that is not built in must be named by the user."""
+        model, parameters = self.model(self.kernel(kernel)), self.parameters()
+        grouped = self.has("posterior/group")
         shapes = POSTERIOR | (GROUPED if grouped else {})
         order, L, L_B, g, *group = self._section(shapes)
         m, d = g.shape
-        groups = group[0].astype(np.intp) if grouped else np.zeros(d, np.intp)
+        with np.errstate(invalid="ignore"):  # of numbers that are no groups
+            groups = group[0].astype(np.intp) if grouped else np.zeros(d, np.intp)
         L_B = L_B.reshape(-1, m, m)
         if sorted(order) != list(range(m)) or not np.isin(groups, np.arange(len(L_B))).all():
             raise InputError(f"{self.name}: /posterior: does not fit /Z, which has {m} points: {FITTED}")
         Z = np.ascontiguousarray(parameters.Z[order.astype(np.intp)])
         units = self.standardization("x"), self.standardization("y")
-        return Posterior(model.name, *parameters._replace(Z=Z), L, L_B, g, groups, *units, model.backend.name)
+        posterior = Posterior(model.name, *parameters._replace(Z=Z), L, L_B, g, groups, *units, model.backend.name)
+        if not posterior.usable:
+            raise InputError(f"{self.name}: /posterior: no prediction comes of these numbers: {FITTED}")
+        return posterior
 
     def columns(self) -> dict[str, list[str]]:
         """Return by "x" and "y" the names of the columns, where the data of the fit had some."""
@@ -147,6 +179,7 @@ class ModelFile:
                     continue
                 item = self.file.get(path)
                 if isinstance(item, h5py.Dataset) and item.ndim == 1 and h5py.check_string_dtype(item.dtype):
+                    check_storage(item)
                     names = item.asstr(errors="replace")[()].tolist()
             size = self.sizes.setdefault(symbol, len(names))
             if not names or len(names) != size:
@@ -157,13 +190,13 @@ class ModelFile:
     def outputs(self) -> int | None:
         """Return the number of outputs, as far as the file tells it."""
         for name, shape in (*POSTERIOR.items(), *STANDARDIZE["y"].items()):
-            if "d" in shape and name in self.file:
+            if "d" in shape and self.has(name):
                 self._dataset(name, shape)
         return self.sizes.get("d")
 
     def trace(self) -> dict[str, list[Any]]:
         """Return by name the entries of every iteration; nothing in a file without a trace."""
-        if "trace" not in self.file:
+        if not self.has("trace"):
             return {}
         with h5py_errors(f"{self.name}: /trace"):
             series = {name: self._dataset(name, shape)[()].tolist() for name, shape in TRACE.items()}
@@ -171,10 +204,12 @@ class ModelFile:
 
     def timing(self) -> Timing | None:
         """Return the seconds and rows of the ranks; None in a file without."""
-        if "timing/phases" not in self.file:
+        if not self.has("timing/phases"):
             return None
         seconds, rows = self._section(TIMING)
-        if plain(self.file["timing/phases"].attrs.get("names")) != list(PHASES) or not len(rows):
+        with h5py_errors(f"{self.name}: /timing/phases"):
+            names = plain(self.file["timing/phases"].attrs.get("names"))
+        if names != list(PHASES) or not len(rows) or not (np.abs(rows) < 2**53).all():
             raise InputError(f"{self.name}: /timing: must be of ranks × {', '.join(PHASES)}: {FITTED}")
         return Timing(seconds, rows.astype(np.int64))
 
@@ -184,30 +219,38 @@ class ModelFile:
         for key in texts.keys() - {"command"}:
             try:
                 texts[key] = dict(json.loads(texts[key]))
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, RecursionError) as error:
                 raise InputError(f"{self.name}: attribute {key}: is not a JSON object: {FITTED}") from error
         return texts
 
     def identity(self) -> dict[str, Any] | None:
         """Return what the checkpoint was made with; None in a file without a checkpoint."""
-        if "checkpoint/options" not in self.file:
+        if not self.has("checkpoint/options"):
             return None
         with h5py_errors(self.checkpoint):
-            return {"kernel": DEFAULT} | json.loads(self.file["checkpoint/options"].asstr()[()])
+            return {"kernel": DEFAULT} | dict(json.loads(self.file["checkpoint/options"].asstr()[()]))
 
     def restore(self, vectors: Mapping[str, MultiVector], start: int, stop: int) -> dict[str, Any]:
         """Fill vectors with the checkpoint's, rows [start, stop) of their local parts; return its numbers by name."""
         with h5py_errors(self.checkpoint):
             for name, block in vectors.items():
-                block.shared[...] = self.file[f"{VECTORS}/{name}/shared"][()]
+                shared = read_all(dataset(self.file, f"{VECTORS}/{name}/shared", 2, FITTED))
                 for path, segment in _segments(name, block):
-                    segment[...] = self.file[path][start:stop].ravel()
-            return {name: item[()] for name, item in self.file["checkpoint/numbers"].items()}
+                    rows = dataset(self.file, path, 2, FITTED)[start:stop].ravel()
+                    np.copyto(segment, require_finite(f"{self.name}: /{path}", rows).reshape(segment.shape))
+                np.copyto(block.shared, shared.reshape(block.shared.shape))
+            numbers = self.file["checkpoint/numbers"]
+            for name, item in numbers.items():
+                check_storage(item)
+                if item.dtype.kind not in "biuf":
+                    raise ValueError(f"{name} holds {item.dtype}, not real numbers")
+            return {name: item[()] for name, item in numbers.items()}
 
     def image(self) -> bytes:
         """Return the bytes of a file with all but the latent points and the checkpoint."""
         memory = io.BytesIO()
-        with h5py.File(memory, "w") as copy:
+        with h5py_errors(self.name), h5py.File(memory, "w") as copy:
+            self.file.visititems(lambda _, item: check_storage(item) if isinstance(item, h5py.Dataset) else None)
             copy.attrs.update(self.file.attrs)
             for name in self.file.keys() - {"latent", "checkpoint"}:
                 self.file.copy(name, copy)
@@ -216,7 +259,7 @@ class ModelFile:
     def bits(self) -> dict[str, bytes]:
         """Return the bits of what was learned, by path; the same for two fits that went the same way."""
         names = [*PARAMETERS, *LATENT, "trace/bound"]
-        return {name: self.file[name][()].tobytes() for name in names if name in self.file}
+        return {name: self.file[name][()].tobytes() for name in names if self.has(name)}
 
     def _dataset(self, name: str, shape: str) -> h5py.Dataset:
         """Return a dataset of real numbers whose shape, in symbols, agrees with those that are known."""
@@ -255,17 +298,18 @@ def open_model(path: str | os.PathLike[str], **sizes: int) -> Iterator[ModelFile
 def summary(file: h5py.File) -> dict[str, Any]:
     """Return what a model has learned, as far as the file has it."""
     result = {"model": plain(file.attrs["model"])} if "model" in file.attrs else {}
-    if "Z" in file and file["Z"].ndim == 2:
-        result["m"], result["q"] = file["Z"].shape
-    for name in ("beta", "kernel/variance", "kernel/alpha"):
-        if name in file:
-            result[name.removeprefix("kernel/")] = plain(file[name][()])
-    for column, (path, _) in COLUMNS.items():
-        if path in file:
-            result[f"{column}_columns"] = plain(file[path][()])
-    if "trace/bound" in file and len(file["trace/bound"]):
-        result["bound"] = plain(file["trace/bound"][-1])
-        result["iterations"] = len(file["trace/bound"])
+    known = ("Z", "beta", "kernel/variance", "kernel/alpha", *(path for path, _ in COLUMNS.values()), "trace/bound")
+    items = {name: item for name in known if isinstance(item := file.get(name), h5py.Dataset)}
+    for item in items.values():
+        check_storage(item)
+    Z, bound = items.pop("Z", None), items.pop("trace/bound", None)
+    if Z is not None and Z.ndim == 2:
+        result["m"], result["q"] = Z.shape
+    titles = {path: f"{column}_columns" for column, (path, _) in COLUMNS.items()}
+    for name, item in items.items():
+        result[titles.get(name, name.removeprefix("kernel/"))] = plain(item[()])
+    if bound is not None and bound.ndim == 1 and len(bound):
+        result["bound"], result["iterations"] = plain(bound[-1]), len(bound)
     return result
 
 

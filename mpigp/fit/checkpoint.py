@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import h5py
+import numpy as np
 
 from mpigp.chunks import Share
 from mpigp.data.hdf5 import h5py_errors
@@ -21,6 +22,7 @@ from mpigp.fit.setup import PreparedFit
 from mpigp.gp.bound import largest_bound
 from mpigp.mpi.communicator import allgather_rows
 from mpigp.mpi.distributed_rows import DistributedRows
+from mpigp.mpi.evaluator import EvaluationFailed
 from mpigp.types import Comm, Floats
 
 
@@ -39,6 +41,7 @@ def save(path: str, comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) 
     gather.write(path, comm, datasets, attributes)
 
 
+@np.errstate(all="ignore")  # of a damaged checkpoint
 def contents(comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) -> tuple[dict[str, Any], gather.Attributes]:
     """Return, on rank 0, the datasets and attributes of a model file that do not grow with the rows.
 
@@ -48,7 +51,10 @@ def contents(comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) -> tupl
     objective, point = fit.objective, fit.optimizer.point
     evaluator, parameters = objective.evaluator, objective.parameters(point)
     objective.place(point)
-    evaluator(parameters, objective.jitter)
+    try:
+        evaluator(parameters, objective.jitter)
+    except EvaluationFailed as error:  # a fit does not come here by itself
+        raise InputError(f"the checkpoint is damaged: {error}: start anew without `resume`") from error
     timed = timing(comm, evaluator.phases, len(evaluator.rows.Y))
     if timed is None:
         return {}, {}
@@ -109,7 +115,7 @@ class FittedModel:
         """Return what a model file holds."""
         latent = {}
         if model.kind == "gplvm":
-            n = model.sizes["n"] = int(model.attribute("n"))
+            n = model.sizes["n"] = model.rows()
             model.parameters()  # whose dimensions the latent points have
             latent = dict(zip(("mu", "S"), model.latent(0, n), strict=True))
         return cls(model.image(), latent)

@@ -16,7 +16,7 @@ import numpy as np
 
 from mpigp.data.columns import listed
 from mpigp.data.datasets import DataSets
-from mpigp.errors import InputError
+from mpigp.errors import InputError, OutputError
 from mpigp.files.atomic import check_writable, discard_parts, stamp
 from mpigp.files.model_file import open_model
 from mpigp.files.provenance import provenance
@@ -230,4 +230,10 @@ class Driver:
 
     def _save(self, prepared: PreparedFit, at_end: bool = False) -> None:
         if self.output is not None and (at_end or self.checkpoints.due(self.comm, prepared.fit.iteration)):
-            checkpoint.save(self.output, self.comm, prepared, self.made)
+            try:
+                checkpoint.save(self.output, self.comm, prepared, self.made)
+            except OutputError as error:
+                if at_end:
+                    raise
+                if self.comm.rank == 0:
+                    say(f"{error}: the fit goes on without this checkpoint")

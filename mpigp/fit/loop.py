@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from mpigp.fit.objective import Objective
 from mpigp.fit.optimizers import OPTIMIZERS, Optimizer
 from mpigp.fit.options import Settings
@@ -71,6 +73,7 @@ class Fit:
     def evaluations(self) -> int:
         return self._evaluations + int(self.optimizer.evaluations)
 
+    @np.errstate(all="ignore")  # a step to what is not finite fails
     def run(self, handlers: Iterable[Handler] = ()) -> None:
         """Iterate until there is a reason to stop; the handlers are called after every iteration, in this order."""
         began = time.perf_counter()
@@ -115,6 +118,8 @@ class Fit:
         """Take up a fit that stopped, by its `numbers` and trace; the optimizer has its vectors already."""
         self.optimizer.restore(numbers)
         self.trace, self.held, self._evaluations = trace, bool(numbers["held"]), int(numbers["before"])
+        if not all(0 <= count < 2**53 for count in (self.evaluations, *trace.evaluations)):
+            raise ValueError("there are counts of evaluations that are none")
         self._before = trace.seconds[-1] if len(trace) else 0.0
         self.objective.fixed = self.settings.fixed | (HELD if self.held else frozenset())
         self.stopped = self._converged()  # a fit that had converged stays so

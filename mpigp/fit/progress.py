@@ -1,12 +1,15 @@
 """The progress of a fit, as rank 0 shows it: a line on a terminal or in a log, and a file of metrics."""
 
+import errno
 import json
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import IO
 
 from mpigp.fit.loop import Fit
+from mpigp.mpi.processes import say
 
 EVERY_SECONDS = 5.0  # between the lines of a log
 
@@ -40,8 +43,9 @@ class Progress:
             f"{each:.3g} s/iteration  compute {share['compute']:.0%} wait {share['wait']:.0%} "
             f"messages {share['messages']:.0%}  at most {left:.0f} s left"
         )
-        self.stream.write(f"\r\x1b[K{text}" if self.live else f"{text}\n")
-        self.stream.flush()
+        with suppress(OSError):  # a log on a full disk does not end the fit
+            self.stream.write(f"\r\x1b[K{text}" if self.live else f"{text}\n")
+            self.stream.flush()
 
     def close(self) -> None:
         if self.live:
@@ -49,27 +53,52 @@ class Progress:
 
 
 class Metrics:
-    """A handler that writes one JSON object per iteration to a file.
+    """A handler that writes one JSON object per iteration to a file; where that fails, it says so and writes no more.
 
     kept : iterations that a resumed fit begins with: their records stay, those that a killed run wrote later go
     """
 
     def __init__(self, path: str, kept: int) -> None:
-        if kept and os.path.isfile(path):
-            with open(path, "r+b") as file:
-                length = 0
-                with suppress(ValueError):  # a line that was cut off
-                    for line in file:
-                        if json.loads(line)["iteration"] > kept or not line.endswith(b"\n"):
-                            break
-                        length += len(line)
-                file.truncate(length)
-        self.file = open(path, "a" if kept else "w")  # noqa: SIM115 - closed by `close`
+        self.path = path
+        self.file: IO[bytes] | None = None
+        with self._warning():
+            length = _length(path, kept)
+            self.file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by `close`
+            self.file.truncate(length)
 
     def __call__(self, fit: Fit) -> None:
         last = {name: series[-1] for name, series in vars(fit.trace).items()}
-        self.file.write(json.dumps({"iteration": fit.iteration, **last, **shares(fit)}) + "\n")
-        self.file.flush()
+        line = (json.dumps({"iteration": fit.iteration, **last, **shares(fit)}) + "\n").encode()
+        with self._warning():
+            if self.file is not None and self.file.write(line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    @contextmanager
+    def _warning(self) -> Iterator[None]:
+        """Turn an error of the file into a line, and close the file."""
+        try:
+            yield
+        except OSError as error:
+            say(f"{self.path}: {error.strerror}: the fit goes on without further metrics")
+            self.close()
 
     def close(self) -> None:
-        self.file.close()
+        if self.file is not None:
+            with suppress(OSError):
+                self.file.close()
+        self.file = None
+
+
+def _length(path: str, kept: int) -> int:
+    """Return the bytes of the records of the first `kept` iterations in a file of metrics."""
+    length = 0
+    if kept and os.path.isfile(path):
+        with (
+            open(path, "rb") as file,
+            suppress(ValueError, TypeError, KeyError),
+        ):  # a line that was cut off, or no record
+            for line in file:
+                if json.loads(line)["iteration"] > kept or not line.endswith(b"\n"):
+                    break
+                length += len(line)
+    return length

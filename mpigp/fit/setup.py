@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpigp.data.datasets import Columns, Stream
+from mpigp.errors import InputError
 from mpigp.files.model_file import open_model
 from mpigp.fit.loop import Fit
 from mpigp.fit.objective import NAMES, Objective
@@ -38,6 +39,7 @@ class PreparedFit(NamedTuple):
     columns: Mapping[str, list[str]] = MappingProxyType({})  # by "x" and "y", names of the columns that have some
 
 
+@np.errstate(all="ignore")  # a start that is not finite is refused
 def prepare(X: DistributedRows | None, Y: DistributedRows, options: Options, resuming: bool = False) -> PreparedFit:
     """Standardize, initialize, and return the fit at its start. Collective.
 
@@ -63,6 +65,8 @@ def prepare(X: DistributedRows | None, Y: DistributedRows, options: Options, res
     if options.restarts > 1 and not resuming:
         start = best_start(objective, X, filled, options)
     fit = Fit(objective, options, start, resuming)
+    if not resuming and not np.isfinite(fit.bound):
+        raise InputError("the bound has no value at the start: choose `standardize` scale, or a larger `jitter`")
     return PreparedFit(fit, standardized, constant, identity(options, rows, mu.shape[1], data))
 
 
@@ -113,15 +117,19 @@ def first_globals(X: DistributedRows, Y: DistributedRows, options: Options, seed
     hundredth of it.
     """
     spread = standardization(X, "scale")[0].scale
-    alpha = 1 / (spread**2 * (X.columns if options.model == "regression" else 1))
-    variance = float(np.mean(standardization(Y, "scale")[0].scale ** 2))
+    with np.errstate(all="ignore"):
+        alpha = 1 / (spread**2 * (X.columns if options.model == "regression" else 1))
+        variance = np.mean(standardization(Y, "scale")[0].scale ** 2)
+        beta = SIGNAL_TO_NOISE / variance
+    if not np.isfinite([*alpha, variance, beta]).all():
+        raise InputError("standardize: the columns are too large or too small to be squared: choose scale")
     if options.placement == "greedy":
         Z = inducing.greedy(X, options.inducing, alpha, seed)
     elif options.placement == "kmeans":
         Z = inducing.kmeans(X, options.inducing, seed)
     else:
         Z = inducing.random_rows(X, options.inducing, seed)
-    return Globals(np.ascontiguousarray(Z), variance, alpha, SIGNAL_TO_NOISE / variance)
+    return Globals(np.ascontiguousarray(Z), float(variance), alpha, float(beta))
 
 
 def best_start(objective: Objective, X: DistributedRows | None, Y: DistributedRows, options: Options) -> Globals:

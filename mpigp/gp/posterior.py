@@ -111,6 +111,15 @@ class Posterior:
             factors[group] = scipy.linalg.qr(root[:, ::-1], mode="r", check_finite=False)[0][::-1, ::-1]
         return factors
 
+    @property
+    def usable(self) -> bool:
+        """Whether L and L_B have inverses, and all numbers that predictions come from are finite."""
+        try:
+            with np.errstate(all="ignore"):
+                return bool(np.isfinite(self.weights).all() and np.isfinite(self.factors).all())
+        except (np.linalg.LinAlgError, ValueError):  # a zero on a diagonal, or what is not finite
+            return False
+
     def inputs(self, X: Floats) -> Floats:
         """Return inputs (n, q) in the model's units."""
         return _units(X, self.x)
@@ -210,8 +219,11 @@ def _units(values: Floats, standardization: Standardization | None) -> Floats:
 def _root(covariance: Floats) -> Floats:
     """Return the Cholesky factor (n, n) of a covariance, which may be singular by rounding or by rows that coincide."""
     added = 1e-12 * float(covariance.diagonal().max(initial=0.0)) + 1e-300
-    while True:
+    if not np.isfinite(covariance).all():
+        raise InputError("`samples`: the covariance of these rows is not finite: check the model and the inputs")
+    while np.isfinite(added):
         try:
             return scipy.linalg.cholesky(covariance + added * np.eye(len(covariance)), lower=True)
         except scipy.linalg.LinAlgError:
             added *= 10
+    raise InputError("`samples`: the covariance of these rows has no root: check the model and the inputs")

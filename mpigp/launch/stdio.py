@@ -40,10 +40,12 @@ class Outlet:
 
 
 def open_outlets() -> None:
-    """Replace standard output and error of this process by outlets."""
+    """Replace standard output and error of this process by outlets, which can write any text."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed from the beginning
             stream = open(os.devnull, "w")  # noqa: SIM115
         if not isinstance(stream, Outlet):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")  # for names that the terminal's encoding lacks
             setattr(sys, name, Outlet(stream))

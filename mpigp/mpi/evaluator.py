@@ -139,11 +139,11 @@ class Evaluator:
         summary, groups = self._summary(inducing, sums[:-1])
         try:
             F = bound(summary.C, summary.b, groups, summary.KL, parameters.variance, parameters.beta)
-        except NotPositiveDefinite:
+            if F.value > largest_bound(groups, parameters.beta):
+                return None
+            return Master(summary, F, self.model.weights(inducing, summary, F, self.rows))
+        except (NotPositiveDefinite, OverflowError):
             return None
-        if F.value > largest_bound(groups, parameters.beta):
-            return None
-        return Master(summary, F, self.model.weights(inducing, summary, F, self.rows))
 
     def _summary(self, inducing: Inducing, accumulators: Integers) -> tuple[Statistics, Sequence[Group]]:
         """Return the arguments of the bound: the statistics, and the groups of outputs with their numbers of rows."""

@@ -40,6 +40,11 @@ def say(text: str) -> None:
         sys.stderr.flush()
 
 
+def printable(text: str) -> str:
+    """Return text in one line, with characters that a terminal would take for something else written as escapes."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
 def described(error: BaseException, trace: TracebackType | None) -> str:
     """Return an unexpected error and its place in one line; MPIGP_TRACEBACK=1 adds the traceback."""
     import traceback

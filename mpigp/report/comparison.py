@@ -3,13 +3,13 @@
 from functools import partial
 from pathlib import Path
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
 
 from mpigp.data.datasets import DataSets
-from mpigp.data.hdf5 import h5py_errors, plain, read_rows
+from mpigp.data.hdf5 import check_storage, h5py_errors, plain, read_rows
 from mpigp.errors import InputError
 from mpigp.gp.posterior import Posterior
 from mpigp.report.figures import COLORS, Indices, pick, thinned
@@ -36,20 +36,26 @@ def read_labels(file: h5py.File, name: str | None, rows: Indices, n: int) -> Lab
     if name is None and "labels" not in file:
         return None
     name = name or "labels"
-    item, where = file.get(name), f"{file.filename}: /{name.strip('/')}"
+    where = f"{file.filename}: /{name.strip('/')}"
+    with h5py_errors(where):
+        return labels_of(file.get(name), where, rows, n)
+
+
+def labels_of(item: Any, where: str, rows: Indices, n: int) -> Labels:
+    """Return the labels of some of n rows of a dataset, checked."""
     if not isinstance(item, h5py.Dataset):
         raise InputError(f"{where}: there is no such dataset: `labels` names that of the labels")
     if item.ndim not in (1, 2) or item.dtype.kind not in "biuf":
         raise InputError(f"{where}: has shape {item.shape} and holds {item.dtype}: {SHAPES}")
     if len(item) != n:
         raise InputError(f"{where}: has {len(item)} labels, the model {n} rows: give the data it was learned from")
-    with h5py_errors(where):
-        values = pick(n, rows, lambda start, stop: item[start:stop])
+    check_storage(item)
+    values = pick(n, rows, lambda start, stop: item[start:stop])
     if values.ndim == 2:
         if not (((values == 0) | (values == 1)).all() and (values.sum(axis=1) == 1).all()):
             raise InputError(f"{where}: is not one-hot: {SHAPES}")
         values = values.argmax(axis=1)
-    if not np.array_equal(values, np.round(values)):
+    if not np.array_equal(values, np.round(values)) or (np.abs(values) > 2**53).any():
         raise InputError(f"{where}: holds numbers that are not whole: {SHAPES}")
     distinct, places, counts = np.unique(values.astype(np.int64), return_inverse=True, return_counts=True)
     classes = plain(item.attrs["classes"]) if "classes" in item.attrs else []

@@ -1,6 +1,7 @@
 """The contents of a model file that a report shows: parameters, latent space, and the course of the fit."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,24 +85,23 @@ def read_fitted(model: ModelFile) -> Fitted:
     """Return the contents of a model file, checked; some of the rows of its latent space, and of its iterations."""
     if model.attribute("format") != FORMAT:
         raise InputError(f"{model.name}: is not a model file: {REMEDY}")
-    kind, parameters, d, n = model.kind, model.parameters(), model.outputs(), model.attribute("n")
-    if not isinstance(n, int) or n < 1:
-        raise InputError(f"{model.name}: attribute n: is {n!r}: {REMEDY}, with their number of rows")
+    kind, parameters, d, n = model.kind, model.parameters(), model.outputs(), model.rows()
     model.sizes["n"] = n
     y = None if d is None else model.standardization("y")
-    trace = model.trace()
+    trace, stopped = model.trace(), model.attribute("stopped")
     count = len(trace.get("bound", []))
     places = evenly(count, ITERATIONS)
     series = (np.array(trace.get(name, []), float)[places] for name in Iterations._fields[1:])
     latent = None
     if kind == "gplvm":
+        model.latent(0, 0)  # there are n rows
         rows = thinned(n)
         mu, S = np.hsplit(pick(n, rows, lambda start, stop: np.hstack(model.latent(start, stop))), 2)
         latent = Latent(rows, mu, np.sqrt(S))
     return Fitted(
         name=Path(model.name).name, model=kind, n=n, d=d,
         jitter=None if model.attribute("jitter") is None else model.jitter(0.0),
-        seed=model.attribute("seed"), stopped=model.attribute("stopped"),
+        seed=model.attribute("seed"), stopped=None if stopped is None else str(stopped),
         parameters=parameters, y_scale=None if y is None else y.scale, learning=Iterations(places + 1, *series),
         last={"iterations": count} | {name: values[-1] for name, values in trace.items()} if count else {},
         latent=latent, timing=model.timing(), made=model.provenance(), columns=model.columns(),
@@ -113,6 +113,8 @@ def read_metrics(path: str, model: ModelFile) -> dict[str, Any]:
     `iteration` (k,), and `shares` (3, k) of the time of rank 0 until then in each of SHARES, their `names`."""
     bounds = model.trace().get("bound", [])
     iterations, shares = [], []
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise InputError(f"{path}: is not a file: check the path of `metrics`")
     try:
         with open(path, encoding="utf-8") as file:
             for line in file:
@@ -129,7 +131,7 @@ def read_metrics(path: str, model: ModelFile) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read: {error.strerror}: check the path of `metrics`") from error
     except InputError:
         raise
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InputError(f"{path}: line {len(iterations) + 1}: is no record of the metrics of a fit") from error
     if not iterations:
         raise InputError(f"{path}: holds no iteration of {model.name}: give the `metrics` of its run")

@@ -74,6 +74,15 @@ def test_without_resume_an_older_model_is_replaced_only_if_that_is_said(tmp_path
     assert model.n_iter_ == len(mpigp.load(path).trace_) == 5
 
 
+def test_a_checkpoint_does_not_replace_the_data(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        file["X"], file["y"] = X, y
+    with h5py.File(tmp_path / "data.h5") as file, pytest.raises(InputError, match="is an input"):
+        SparseGPRegression(6, max_iter=2, checkpoint=tmp_path / "data.h5").fit(file["X"], file["y"])
+    with h5py.File(tmp_path / "data.h5") as file:
+        assert set(file) == {"X", "y"}
+
+
 def test_a_checkpoint_of_other_data_is_refused(tmp_path: Path) -> None:
     model = SparseGPRegression(6, max_iter=5, checkpoint=tmp_path / "model.h5", resume=True).fit(X, y)
     with pytest.raises(InputError, match="was made with other data"):

@@ -14,7 +14,6 @@ from mpi4py import MPI
 from sklearn.base import clone
 
 import mpigp
-from mpigp.cli import execute
 from mpigp.errors import InputError
 from mpigp.files.model_file import open_model
 from mpigp.gp.statistics import Model, model_of
@@ -207,7 +206,8 @@ def test_new_rows_are_treated_as_by_the_compiled_kernel(
     Y[::3, 1] = np.nan
     new = {"X": rng.normal(size=(70, 2)), "X_variance": rng.uniform(0, 1, size=(70, 2)), "Y": Y}
     new = {dataset: new[dataset] for dataset in datasets}
-    expected, found = (answer(name, model, **new) for model in models(tmp_path, model))
+    compiled, ours = models(tmp_path, model)
+    expected, found = answer(name, compiled, **new), answer(name, ours, "--kernel", NAME, **new)
     assert expected.keys() == found.keys()
     # Predictions agree to rounding; latent points as far as embed's own tolerance of 1e-6 takes each.
     tolerance = 1e-8 if name == "predict" else 1e-3
@@ -220,9 +220,9 @@ def test_new_rows_are_treated_as_by_the_compiled_kernel(
 def test_joint_draws_have_the_covariance_of_the_kernel(tmp_path: Path) -> None:
     X = np.random.default_rng(6).normal(size=(10, 2))
     draws = []
-    for model in models(tmp_path, "regression"):
+    for model, name in zip(models(tmp_path, "regression"), (None, NAME), strict=True):
         with open_model(model) as file:
-            draws.append(file.posterior().sample(X, 5, seed=1))
+            draws.append(file.posterior(name).sample(X, 5, seed=1))
     np.testing.assert_allclose(draws[1], draws[0], rtol=0, atol=1e-4)  # the root of a covariance loses half the digits
 
 
@@ -283,7 +283,7 @@ def test_estimators_take_save_load_and_pickle_a_kernel(tmp_path: Path) -> None:
         model = clone(mpigp.SparseGPRegression(20, kernel=kernel, max_iter=60)).fit(X, y)
         assert model.score(X, y) > 0.95
         model.save(tmp_path / "model.h5")
-        for again in (mpigp.load(tmp_path / "model.h5"), pickle.loads(pickle.dumps(model))):
+        for again in (mpigp.load(tmp_path / "model.h5", kernel=kernel), pickle.loads(pickle.dumps(model))):
             assert again.kernel == kernel
             np.testing.assert_array_equal(again.predict(X), model.predict(X))
     Y = np.column_stack([np.sin(X[:, 0]), np.cos(X[:, 0]), X[:, 0]])
@@ -304,19 +304,6 @@ def test_a_gradient_that_is_no_number_is_a_failed_evaluation(
 
 
 # Refusals
-
-
-@pytest.fixture
-def refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
-    """Run a command that must end with exit code 2 and one line; return the line."""
-
-    def run(*words: object) -> str:
-        capfd.readouterr()
-        assert execute([str(word) for word in words]) == 2
-        (line,) = capfd.readouterr().err.splitlines()
-        return line
-
-    return run
 
 
 NAMES = {
@@ -344,8 +331,40 @@ def test_a_name_that_leads_to_no_kernel_is_refused_in_one_line(
     with h5py.File(params, "r+") as file:
         file.attrs["kernel"] = name
     line = refused("evaluate", data, "--params", params)
-    assert f"{params}: attribute kernel: is " in line and NAMES[name] in line
+    assert f"{params}: attribute kernel: is {name!r}, which is not built in: if you trust that module" in line
     assert not output.exists()
+
+
+def test_a_model_file_does_not_decide_what_is_imported(folder: Path, tmp_path: Path, refused) -> None:
+    """Its kernel is a name in a file of anybody's; only the user's own `--kernel` imports it."""
+    (folder / "stranger.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\nfrom gaussian import Gaussian\n")
+    inputs = write_inputs(tmp_path, "gplvm", 50, 3, 2, 3)
+    model, output, name = tmp_path / "model.h5", tmp_path / "out.h5", "stranger:Gaussian"
+    learn = ["fit", inputs.data, "--model", "gplvm", "--latent", 2, "--inducing", 3, "--max-iter", 2]
+    command(*learn, "-o", model)
+    with h5py.File(model, "r+") as file:
+        file.attrs["kernel"] = name
+        file.attrs["estimator"] = '{"kernel": "stranger:Gaussian", "fixed": [], "checkpoint": "elsewhere.h5"}'
+    new = write(tmp_path / "new.h5", X=np.zeros((2, 2)), Y=np.zeros((2, 3)))
+    readers = [[each, model, new, "-o", output] for each in ("predict", "embed", "reconstruct")]
+    for words in [*readers, ["evaluate", inputs.data, "--params", model]]:
+        assert "not built in: if you trust that module, name it by --kernel" in refused(*words)
+    for words in readers:
+        assert f"--kernel: is 'rbf', and that of {model} is {name!r}" in refused(*words, "--kernel", "rbf")
+    with pytest.raises(InputError, match="not built in"):
+        mpigp.load(model)
+    for words in (
+        ["info", model],
+        ["report", model, "-o", tmp_path / "page.html"],
+        [*learn, "-o", output, "--init", model],
+    ):
+        command(*words)
+    assert not (tmp_path / "imported").exists()
+    loaded = mpigp.load(model, kernel=name)
+    assert (tmp_path / "imported").exists() and loaded.kernel == name
+    assert loaded.checkpoint is None  # a file names no output
+    for words in readers:
+        command(*words, "--kernel", name)
 
 
 def test_what_a_kernel_cannot_do_is_refused_in_one_line(tmp_path: Path, refused) -> None:

@@ -20,7 +20,8 @@ from tests.support.launching import run, several
 
 N, M, Q, D = 277, 7, 2, 3  # a prime: nothing divides it; five chunks
 HALF, ITERATIONS = 6, 12
-LEARN = ["--hold", 4, "--tolerance", 0, "--gradient-tolerance", 0, "--kernel", NAME]
+KERNEL = ["--kernel", NAME]
+LEARN = ["--hold", 4, "--tolerance", 0, "--gradient-tolerance", 0, *KERNEL]
 DECOMPOSITIONS = [(2, 1), (3, 1), (2, 2)]  # ranks, threads
 
 
@@ -59,9 +60,9 @@ def cases(folder: Path) -> list[Case]:
         found.append(Case(f"{model}-fit", learn(folder, model, ITERATIONS)))
         found.append(Case(f"{model}-half", learn(folder, model, HALF)))
         for name in ("certain", "uncertain"):
-            found.append(Case(f"{model}-{name}", ["predict", folder / f"{model}.h5", folder / f"{name}.h5"]))
+            found.append(Case(f"{model}-{name}", ["predict", folder / f"{model}.h5", folder / f"{name}.h5", *KERNEL]))
     for name in ("embed", "reconstruct"):
-        found.append(Case(name, [name, folder / "gplvm.h5", folder / "holes.h5"]))
+        found.append(Case(name, [name, folder / "gplvm.h5", folder / "holes.h5", *KERNEL]))
     return found
 
 
@@ -104,8 +105,12 @@ def test_a_kernel_that_is_not_found_ends_all_ranks_with_one_line(folder: Path, t
     assert ended.code == 2
     (line,) = ended.ours
     assert "--kernel: is 'no_such_module:Name': ModuleNotFoundError" in line
-    ended = run(2, "predict", folder / "regression.h5", folder / "certain.h5", "-o", tmp_path / "out.h5",
-                environment={"PYTHONPATH": ""})  # fmt: skip
+    predict = ["predict", folder / "regression.h5", folder / "certain.h5", "-o", tmp_path / "out.h5"]
+    ended = run(2, *predict)
     assert ended.code == 2
     (line,) = ended.ours
-    assert "regression.h5: attribute kernel: is 'gaussian:Gaussian': ModuleNotFoundError" in line
+    assert "regression.h5: attribute kernel: is 'gaussian:Gaussian', which is not built in" in line
+    ended = run(2, *predict, *KERNEL, environment={"PYTHONPATH": ""})
+    assert ended.code == 2
+    (line,) = ended.ours
+    assert "--kernel: is 'gaussian:Gaussian': ModuleNotFoundError" in line

@@ -123,7 +123,10 @@ class LBFGS:
 
     def restore(self, numbers: dict[str, Any]) -> None:
         self.value, self.evaluations = float(numbers["scalars"][0]), int(numbers["scalars"][1])
-        self.gram, self.pairs = np.array(numbers["gram"]), [int(place) for place in numbers["pairs"]]
+        gram, pairs = np.array(numbers["gram"], float), [int(place) for place in numbers["pairs"]]
+        if gram.shape != self.gram.shape or len({*pairs} & {*range(self.memory)}) < len(pairs):
+            raise ValueError(f"the memory of L-BFGS is not that of {self.memory} steps")
+        self.gram, self.pairs = gram, pairs
 
 
 class Trial(NamedTuple):
