@@ -19,7 +19,7 @@ BLOCK_BYTES = 2**23
 DAMAGE = (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError, MemoryError,
           SystemError)  # fmt: skip
 """What h5py raises on a damaged file, and what comes of values of other types than they should have."""
-SCANNED, HEAP = 2**24, b"GCOL\1\0\0\0"  # bytes, and the signature of a global heap
+SCANNED, HEAP = 2**20, b"GCOL\1\0\0\0"  # bytes, and the signature of a global heap
 LARGEST = 1e100  # the sum of squares of as many rows as there can be is still a number
 
 
