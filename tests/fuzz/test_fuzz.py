@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.support.launching import ROOT
 
-FILES, SEED = 500, 14
+FILES, SEED = int(os.environ.get("MPIGP_FUZZ_FILES", "500")), 14
 
 
 @pytest.mark.slow

@@ -120,7 +120,7 @@ def whole(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def stopped(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple, Stopped]:
-    """How each case ended, two at a time; they are resumed in one process."""
+    """How each case ended, four at a time, since most of it is waiting; they are resumed in one process."""
 
     def made(case: tuple) -> tuple[Outcome, list[str], Path]:
         phase, start, number = case
@@ -132,7 +132,7 @@ def stopped(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[tu
                 each.held.go()
             return each.ended(), sorted({path.name for path in folder.iterdir()} - {"held"}), each.output
 
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(made, CASES))
     commands = [[*fit(inputs, output, "gplvm", *SETTINGS), "--resume"] for _, _, output in found]
     resumed = several(tmp_path_factory.mktemp("resumed"), 1, commands)
