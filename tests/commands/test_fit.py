@@ -13,7 +13,7 @@ from mpi4py import MPI
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
-from mpigp.cli import execute
+from mpigp.cli import build_parser, execute
 from mpigp.fit.loop import WINDOW, Fit
 from mpigp.fit.objective import NAMES, Objective
 from mpigp.fit.optimizers import OPTIMIZERS
@@ -236,6 +236,13 @@ def test_figures_metrics_and_file_agree(gplvm: Inputs, tmp_path: Path, capfd: py
     assert (figures["iterations"], figures["seconds"]) == (20, last["seconds"])
     assert "largest number of iterations" in said
     assert "effective dimensions" in said
+
+
+def test_checkpoints_are_saved_every_ten_minutes_unless_said_otherwise() -> None:
+    parser = build_parser(["fit"])
+    words = ["fit", "data.h5", "-o", "model.h5", "--model", "regression", "--inducing", "5"]
+    assert parser.parse_args(words).checkpoint_every == (0, 600.0)
+    assert parser.parse_args([*words, "--checkpoint-every", "50"]).checkpoint_every == (50, math.inf)
 
 
 def test_an_older_model_is_replaced_only_if_that_is_said(

@@ -55,3 +55,12 @@ def test_mpi_init_may_not_take_for_ever(inputs: Inputs, tmp_path: Path) -> None:
     outcome = evaluated(inputs, tmp_path, SLOW="1", MPIGP_INIT_TIMEOUT="3")
     said = "mpigp: rank 0: MPI_Init did not finish within 3 s (MPIGP_INIT_TIMEOUT changes that): the job ends"
     assert said in outcome.ours and outcome.code == 1, outcome
+
+
+@pytest.mark.parametrize("survive", [True, False])
+def test_collectives_that_hide_failures_are_left_out_where_failures_are_to_be_survived(survive: bool) -> None:
+    """Open MPI's HAN is chosen by itself where a communicator spans machines; a choice of the user's own counts."""
+    program = "import os; from mpigp.mpi.communicator import connected; connected(); print(os.environ['OMPI_MCA_coll'])"
+    environment = {"OMPI_MCA_mpi_ft_enable": "1"} if survive else {"OMPI_MCA_coll": "basic,self,libnbc"}
+    outcome = start(sys.executable, "-c", program, environment=environment)
+    assert outcome.stdout == ("^han\n" if survive else "basic,self,libnbc\n"), outcome
