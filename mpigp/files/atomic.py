@@ -34,9 +34,14 @@ def _target(path: str | os.PathLike[str]) -> Path:
     target = Path(os.path.realpath(path))
     if target.is_symlink():
         raise InputError(f"{path}: leads through a loop of links: choose another output path")
-    if target.exists() and not target.is_file() and not target.is_dir():
+    if is_stream(target):
         raise InputError(f"{path}: is a device or a pipe: name a file as the output")
     return target
+
+
+def is_stream(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path leads to a device or a pipe, which lines can be written to, but no file renamed."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 def _same(target: Path, other: str | os.PathLike[str]) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from mpigp.data.columns import listed
 from mpigp.data.datasets import DataSets
 from mpigp.errors import InputError, OutputError
-from mpigp.files.atomic import check_writable, discard_parts, stamp
+from mpigp.files.atomic import check_writable, discard_parts, is_stream, stamp
 from mpigp.files.model_file import open_model
 from mpigp.files.provenance import provenance
 from mpigp.fit import checkpoint
@@ -139,7 +139,8 @@ class Driver:
         others = list(self.inputs)
         for path in (self.output, self.run_options.metrics) if self.comm.rank == 0 else ():
             if path is not None:
-                check_writable(path, *others)
+                if path != self.run_options.metrics or not is_stream(path):
+                    check_writable(path, *others)
                 others.append(path)
         if self.comm.rank != 0 or self.output is None:
             return

@@ -63,8 +63,11 @@ class Metrics:
         self.file: IO[bytes] | None = None
         with self._warning():
             length = _length(path, kept)
-            self.file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by `close`
-            self.file.truncate(length)
+            handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
+            os.set_blocking(handle, True)  # but not for a pipe that nobody reads
+            self.file = open(handle, "ab", buffering=0)  # noqa: SIM115 - closed by `close`
+            if os.path.isfile(path):
+                self.file.truncate(length)
 
     def __call__(self, fit: Fit) -> None:
         last = {name: series[-1] for name, series in vars(fit.trace).items()}

@@ -58,6 +58,21 @@ def test_metrics_that_cannot_be_opened_are_a_warning_too(tmp_path: Path, capfd: 
     assert capfd.readouterr().err.count("the fit goes on without further metrics") == 1
 
 
+def test_metrics_may_go_to_a_pipe_and_one_that_nobody_reads_is_a_warning(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    progress.Metrics(str(tmp_path / "pipe"), 0).close()
+    said = capfd.readouterr().err
+    assert said.startswith(f"mpigp: {tmp_path / 'pipe'}: ") and said.endswith(
+        ": the fit goes on without further metrics\n"
+    )
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    progress.Metrics(str(tmp_path / "pipe"), 0).close()
+    os.close(reader)
+    assert capfd.readouterr().err == ""
+
+
 def test_records_of_another_kind_are_no_error(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"iteration": 1}\n[2]\n')
