@@ -18,7 +18,8 @@ from mpigp.mpi.processes import launched_rank, say
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 IMPATIENT = (signal.SIGINT, signal.SIGTERM)
 SAME = 0.3  # seconds within which a repeated signal is the first one: `timeout`, and some schedulers, send it twice
-NOTICE = 0.5  # seconds for rank 0, which as a rule has the signal too, to end the job
+NOTICE = 1.2  # seconds for rank 0, which as a rule has the signal too, to end the job
+AT_ONCE = 1.8  # seconds after which a process ends that does not get to it
 
 
 class StopSignals:
@@ -57,7 +58,7 @@ class StopSignals:
 
     def _end(self, line: str, code: int, word: str) -> None:
         """End the job; rank 0 says why, or another rank where it is the only one with the signal."""
-        timer = threading.Timer(3 * NOTICE, os._exit, [code])  # should any of this not return
+        timer = threading.Timer(AT_ONCE, os._exit, [code])  # should any of this not return
         timer.daemon = True
         timer.start()
         if launched_rank(os.environ):
