@@ -20,6 +20,7 @@ from mpigp.files.provenance import timing
 from mpigp.fit.loop import Fit, Trace
 from mpigp.fit.setup import PreparedFit
 from mpigp.gp.bound import largest_bound
+from mpigp.gp.parameters import Globals
 from mpigp.mpi.communicator import allgather_rows
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.evaluator import EvaluationFailed
@@ -41,20 +42,14 @@ def save(path: str, comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) 
     gather.write(path, comm, datasets, attributes)
 
 
-@np.errstate(all="ignore")  # of a damaged checkpoint
 def contents(comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) -> tuple[dict[str, Any], gather.Attributes]:
     """Return, on rank 0, the datasets and attributes of a model file that do not grow with the rows.
 
     The fit's point goes into its rows, and is evaluated, for the posterior. Called by all ranks.
     """
     fit = prepared.fit
-    objective, point = fit.objective, fit.optimizer.point
-    evaluator, parameters = objective.evaluator, objective.parameters(point)
-    objective.place(point)
-    try:
-        evaluator(parameters, objective.jitter)
-    except EvaluationFailed as error:  # a fit does not come here by itself
-        raise InputError(f"the checkpoint is damaged: {error}: start anew without `resume`") from error
+    objective, evaluator = fit.objective, fit.objective.evaluator
+    parameters = evaluate_at_solution(prepared)
     timed = timing(comm, evaluator.phases, len(evaluator.rows.Y))
     if timed is None:
         return {}, {}
@@ -65,6 +60,19 @@ def contents(comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) -> tupl
     datasets |= model_file.column_section(prepared.columns)
     known = {"n": evaluator.rows.n, "jitter": objective.jitter, "seed": prepared.identity["seed"]}
     return datasets, model_file.attributes(evaluator.model, {**known, "stopped": fit.stopped, **made})
+
+
+@np.errstate(all="ignore")  # of a damaged checkpoint
+def evaluate_at_solution(prepared: PreparedFit) -> Globals:
+    """Return the parameters at the fit's point, which goes into its rows and is evaluated. Collective."""
+    objective, point = prepared.fit.objective, prepared.fit.optimizer.point
+    parameters = objective.parameters(point)
+    objective.place(point)
+    try:
+        objective.evaluator(parameters, objective.jitter)
+    except EvaluationFailed as error:  # a fit does not come here by itself
+        raise InputError(f"the checkpoint is damaged: {error}: start anew without `resume`") from error
+    return parameters
 
 
 def load(model: ModelFile, prepared: PreparedFit, share: Share) -> None:
