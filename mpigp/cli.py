@@ -251,6 +251,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     try:
         code = execute(words)
     except KeyboardInterrupt:
+        signal.alarm(0)
         if launched_rank(os.environ) == 0:
             say("interrupted")
         mark(DONE, "1")
@@ -277,7 +278,11 @@ def hear_signals(words: list[str]) -> None:
 
 
 def interrupt(number: int, frame: object) -> NoReturn:
-    """Interrupt the command, once: some senders send a signal twice."""
+    """Interrupt the command, once, since some senders send a signal twice; again where that got lost, as it does in
+    a callback of a library."""
     for each in SIGNALS:
         signal.signal(each, signal.SIG_IGN)
+    sys.unraisablehook = lambda lost: None
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.alarm(1)
     raise KeyboardInterrupt

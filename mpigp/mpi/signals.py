@@ -18,8 +18,9 @@ from mpigp.mpi.processes import launched_rank, say
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 IMPATIENT = (signal.SIGINT, signal.SIGTERM)
 SAME = 0.3  # seconds within which a repeated signal is the first one: `timeout`, and some schedulers, send it twice
-NOTICE = 1.2  # seconds for rank 0, which as a rule has the signal too, to end the job
-AT_ONCE = 1.8  # seconds after which a process ends that does not get to it
+NOTICE = 5.0  # seconds for rank 0, which as a rule has the signal too, to speak and end the job
+SPOKEN = 0.3  # seconds for a launcher to pass a line on, which it may lose when it ends the job
+AT_ONCE = 1.2  # the same for the second signal, and for this process to end that does not get to it
 
 
 class StopSignals:
@@ -52,21 +53,22 @@ class StopSignals:
         if not self.received:
             self.received, self._first = number, time.monotonic()
             if not self.savable:
-                self._end(f"{name} {self.early}", STOPPED, f"{STOPPED} {EARLY}")
+                self._end(f"{name} {self.early}", STOPPED, f"{STOPPED} {EARLY}", NOTICE)
         elif number in IMPATIENT and time.monotonic() > self._first + SAME:
-            self._end(f"{name} {self.again}", 1, "1")
+            self._end(f"{name} {self.again}", 1, "1", AT_ONCE)
 
-    def _end(self, line: str, code: int, word: str) -> None:
-        """End the job; rank 0 says why, or another rank where it is the only one with the signal."""
-        timer = threading.Timer(AT_ONCE, os._exit, [code])  # should any of this not return
+    def _end(self, line: str, code: int, word: str, seconds: float) -> None:
+        """End the job; rank 0 says why, or after some seconds another rank, if it alone has the signal."""
+        if launched_rank(os.environ):
+            time.sleep(seconds)
+        timer = threading.Timer(AT_ONCE / 2 + SPOKEN, os._exit, [code])  # should any of this not return
         timer.daemon = True
         timer.start()
-        if launched_rank(os.environ):
-            time.sleep(NOTICE)
         if not marked(DONE):
             say(line)
         mark(DONE, word)
         self.clean_up()
+        time.sleep(SPOKEN)
         abort(code)
         os._exit(code)
 
