@@ -30,6 +30,7 @@ SCHEDULED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 PATIENCE = 1.0  # seconds for a launcher to end its ranks
 LAST = 5.0  # seconds for mpiexec to end behind the last word of its ranks
 RANK = RANK_VARIABLES[:2]  # of Open MPI and MPICH, which mpiexec sets
+NOTES = re.compile(r"\[warn\] Epoll |\[\S+:\d+\] PMIX ERROR: .*UNREACH")  # on what a rank that has ended left open
 RETOLD = re.compile(r"exited with non-zero status|has exited due to|MPI_ABORT was invoked|exited on\s+signal")
 FORWARDED = re.compile("MPIGP_|OMP_|OPENBLAS_|MKL_|PYTHON|NPY_")  # variables that ranks on other machines have too
 RANKS_COMMAND = "import sys; del sys.path[0]; from mpigp.__main__ import main; main()"  # `-P` before Python 3.11
@@ -336,11 +337,11 @@ def ranks_with(folder: str) -> dict[int, int]:
 
 def without_banners(lines: Iterable[str]) -> Iterator[str]:
     """Drop what Open MPI adds when a rank, which has said why, ends the job: boxes that retell it, each with a NUL
-    behind it, and libevent's notes on closed pipes."""
+    behind it, and notes on closed pipes and sockets."""
     box: list[str] | None = None
     for line in lines:
         line = line.lstrip("\0")
-        if line.startswith("[warn] Epoll "):
+        if NOTES.match(line):
             continue
         if re.fullmatch(r"-{60,}\s*", line):
             if box is None:

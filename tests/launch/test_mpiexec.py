@@ -170,8 +170,14 @@ def test_lines_that_only_look_like_rules(line: str) -> None:
     assert kept(f"{line}{EXITED}") == f"{line}{EXITED}"
 
 
-def test_notes_on_closed_pipes_are_dropped() -> None:
-    note = "[warn] Epoll MOD(1) on fd 30 failed. Old events were 6; read change was 0 (none): Bad file descriptor\n"
+@pytest.mark.parametrize(
+    "note",
+    [
+        "[warn] Epoll MOD(1) on fd 30 failed. Old events were 6; read change was 0 (none): Bad file descriptor\n",
+        "[node-1:4711] PMIX ERROR: PMIX_ERR_UNREACH in file /openpmix/src/server/pmix_server.c at line 3146\n",
+    ],
+)
+def test_notes_on_closed_pipes_and_sockets_are_dropped(note: str) -> None:
     assert list(without_banners(["mpigp: a line\n", note, "another\n"])) == ["mpigp: a line\n", "another\n"]
 
 
