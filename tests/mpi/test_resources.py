@@ -31,7 +31,7 @@ def message_lengths(model: str, m: int, q: int, d: int) -> list[int]:
 
 
 class Counting:
-    """The communicator of one rank, which notes every collective call that carries data."""
+    """The communicator of the rank with all rows, which notes every collective call that carries data."""
 
     rank, size = 0, 1
 
@@ -60,6 +60,7 @@ def test_an_evaluation_is_four_messages_of_known_length(model: str, n: int) -> N
     comm = Counting()
     evaluator = Evaluator(comm, ENGINE[model], Rows(comm, n, mu, S, Y), m, q)
     comm.calls.clear()
+    comm.size = 2  # one rank sends nothing
     evaluator(Globals(rng.normal(size=(m, q)), 1.0, np.ones(q), 10.0), 1e-8)
     lengths = message_lengths(model, m, q, d)
     names = ["Bcast", "Allreduce", "Bcast", "Allreduce"]
