@@ -148,8 +148,6 @@ def write(
         create(file, "labels", total, (), np.dtype(np.int32))
     rows = missing = done = 0
     for values, labels, now in table.blocks(columns, label):
-        if total is not None and rows + len(values) > total:
-            raise InputError(f"{table.path}: declares {total} rows and holds more: is the file whole?")
         for name, part in parts.items():
             put(file[name], rows, values[:, part])
         if classes is not None and labels is not None:
@@ -160,8 +158,6 @@ def write(
         done = now
     if rows == 0:
         raise InputError(f"{table.path}: holds no rows: give a file with rows")
-    if total is not None and rows != total:
-        raise InputError(f"{table.path}: declares {total} rows and holds {rows}: is the file whole?")
     if classes is not None:
         classes.finish(file["labels"])
     return rows, missing

@@ -6,8 +6,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from mpigp.data.hdf5 import check_storage, h5py_errors, plain, reading
-from mpigp.data.virtual import check_sources
+from mpigp.data.hdf5 import check_sources, check_storage, h5py_errors, plain, reading
 from mpigp.files import model_file
 
 BLOCK = 2**20  # numbers in memory at a time
