@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -74,16 +75,21 @@ def match(item: h5py.Dataset, wanted: Sequence[str] | None, model: str) -> Sourc
     if wanted is None or names is None or names == list(wanted):
         return item
     where = f"{item.file.filename}: {item.name}"
-    if missing := [name for name in wanted if name not in names]:
+    given, wishes = Counter(names), Counter(wanted)
+    if missing := [name for name in wanted if name not in given]:
         has = f"lacks {listed(missing)}, and has {listed(names)}"
         raise InputError(f"{where}: {has}: {model} are found by name: add or rename columns")
-    if repeated := [name for name in dict.fromkeys(wanted) if names.count(name) > 1]:
+    if repeated := [name for name in wishes if given[name] > 1]:
         raise InputError(f"{where}: several columns are named {listed(repeated)}: give each a name of its own")
-    ignored = [name for name in names if name not in wanted]
+    if repeated := [name for name in wishes if wishes[name] > 1]:
+        several = f"several of {model} are named {listed(repeated)}, and cannot be found by name"
+        raise InputError(f"{where}: {several}: give the columns in the model's order with its names, or without names")
+    ignored = [name for name in names if name not in wishes]
     note = f"{where}: columns are in another order than {model}, and read by name: {listed(wanted)}"
     if ignored:
         note = f"{where}: columns are read by name, as {model}: {listed(wanted)}; ignored: {listed(ignored)}"
-    return ColumnView(item, [names.index(name) for name in wanted], note)
+    place = {name: column for column, name in enumerate(names)}
+    return ColumnView(item, [place[name] for name in wanted], note)
 
 
 def note_of(source: Source | None) -> str:

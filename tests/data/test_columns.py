@@ -70,6 +70,9 @@ def test_what_is_missing_or_ambiguous_is_refused(item: h5py.Dataset) -> None:
     with pytest.raises(InputError, match="several columns are named a: "):
         match(item, ["b", "a"], "the inputs")
     assert match(item, list("aba"), "the inputs") is item
+    item.attrs["columns"] = list("abc")
+    with pytest.raises(InputError, match=r"data.h5: /X: several of the inputs are named a, and cannot be found by name: "):
+        match(item, ["a", "a"], "the inputs")
 
 
 def test_a_message_is_one_line_of_some_names() -> None:
