@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import h5py
@@ -14,9 +14,13 @@ from mpigp.errors import InputError
 MOST = 8  # names that a message lists
 
 
-def stored(name: Any) -> str:
-    """Return a name as HDF5 stores it: UTF-8 without NUL."""
-    return str(name).encode(errors="replace").decode().replace("\0", "")
+def storable(where: object, texts: Iterable[str]) -> list[str]:
+    """Return names or labels; text that HDF5 cannot store is refused."""
+    texts = list(texts)
+    for text in texts:
+        if "\0" in text or text.encode(errors="ignore").decode() != text:
+            raise InputError(f"{where}: the name or label {text!r} holds characters that are none: change it")
+    return texts
 
 
 def listed(names: Sequence[str]) -> str:
@@ -37,7 +41,7 @@ def column_names(item: h5py.Dataset) -> list[str] | None:
         if "columns" not in item.attrs:
             return None
         value = plain(item.attrs["columns"])
-    names = [stored(name) for name in (value if isinstance(value, list) else [value])]
+    names = [str(name) for name in (value if isinstance(value, list) else [value])]
     if len(names) != item.shape[1]:
         counts = f"has {len(names)} names, and the dataset {item.shape[1]} columns"
         raise InputError(f"{where}: {counts}: give each column its name, or delete the attribute")
@@ -90,6 +94,15 @@ def match(item: h5py.Dataset, wanted: Sequence[str] | None, model: str) -> Sourc
         note = f"{where}: columns are read by name, as {model}: {listed(wanted)}; ignored: {listed(ignored)}"
     place = {name: column for column, name in enumerate(names)}
     return ColumnView(item, [place[name] for name in wanted], note)
+
+
+def check_rows(item: Source, columns: int, model: str) -> None:
+    """Refuse a dataset of new rows that has none, or other columns than those of the model."""
+    where = f"{item.file.filename}: {item.name}"
+    if item.shape[1] != columns:
+        raise InputError(f"{where}: has {item.shape[1]} columns: {model} have {columns}")
+    if not len(item):
+        raise InputError(f"{where}: has no rows: give at least one")
 
 
 def note_of(source: Source | None) -> str:

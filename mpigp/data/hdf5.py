@@ -244,13 +244,13 @@ def require_finite(where: str, values: Floats) -> Floats:
 def plain(value: Any) -> Any:
     """An HDF5 value as Python's own numbers, text and lists."""
     if isinstance(value, bytes):
-        return value.decode(errors="replace")
+        return plain(value.decode(errors="replace"))
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, str):
-        return value.encode(errors="backslashreplace").decode()  # some text cannot be printed
+        return value.encode(errors="backslashreplace").decode().replace("\0", "\\x00")  # else it cannot be printed
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # JSON has no such number
     return value if isinstance(value, int | float) else str(value)

@@ -293,6 +293,13 @@ def test_values_of_another_kind_are_one_line(
     assert 2 in codes
 
 
+def test_a_checkpoint_without_a_bound_is_refused_by_its_name(model: Path, refused) -> None:
+    with h5py.File(model, "r+") as file:
+        file["checkpoint/vectors/point/shared"][...] = 1e90
+    words = learn(model.with_name("data.h5"), model, "--max-iter", 4, "--resume", model="gplvm")
+    assert refused(*words).startswith(f"mpigp: {model}: the checkpoint is damaged: start anew without --resume: ")
+
+
 def test_a_reason_of_another_kind_is_shown(model: Path) -> None:
     with h5py.File(model, "r+") as file:
         file.attrs["stopped"] = [1.0, 2.0]
