@@ -1,6 +1,6 @@
 """Learn a GPLVM of handwritten digits, and fill in missing pixels of others.
 
-    python -m benchmarks.digits [DATA] [--ranks R] [--max-iter N] [--missing 0.3 0.5] [-o digits.json]
+    python -m benchmarks.digits DATA [--ranks R] [--max-iter N] [--missing 0.3 0.5] [-o digits.json]
 
 DATA has the training digits /Y and the test digits /Ytest. Pixels are missing at random. Beside `mpigp reconstruct`
 stand the mean of each pixel and probabilistic PCA, with as many latent dimensions as the GPLVM and with those that do
@@ -18,7 +18,7 @@ import h5py
 import numpy as np
 
 from benchmarks.support import ppca, study
-from benchmarks.support.launch import ROOT, mpigp
+from benchmarks.support.launch import mpigp
 from benchmarks.support.study import Record
 
 SIZES = (5, 10, 20, 40, 80, 160, 250)  # latent dimensions of PCA to choose from
@@ -117,8 +117,7 @@ def table(results: Record) -> Iterator[str]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.digits", description=__doc__.splitlines()[0])
     add = parser.add_argument
-    data = ROOT / "../shared/data/usps.h5"
-    add("data", type=Path, nargs="?", default=data, help="HDF5 file of digits (default: USPS)")
+    add("data", type=Path, help="HDF5 file of digits")
     add("--latent", type=int, default=10, help="latent dimensions (default 10)")
     add("--inducing", type=int, default=100, help="inducing points (default 100)")
     add("--max-iter", type=int, default=300, help="iterations at most (default 300)")

@@ -1,6 +1,6 @@
 """Learn a GPLVM of data with missing entries, and fill them in.
 
-    python -m benchmarks.missing [DATA] [--missing 0.1] [--latent Q] [--inducing M] [--max-iter N] [-o missing.json]
+    python -m benchmarks.missing DATA [--missing 0.1] [--latent Q] [--inducing M] [--max-iter N] [-o missing.json]
 
 Entries of /Y are missing at random. Beside `mpigp fit --missing` and `reconstruct` stand the mean of each column and
 probabilistic PCA, with the latent dimensions that do best at entries held out of those observed.
@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.digits import write
 from benchmarks.support import ppca, study
-from benchmarks.support.launch import ROOT, mpigp
+from benchmarks.support.launch import mpigp
 from benchmarks.support.study import Record
 
 HELD_OUT = 0.1  # of the observed entries, to choose PCA's dimensions on
@@ -85,8 +85,7 @@ def ours(given: np.ndarray, folder: Path, arguments: argparse.Namespace) -> tupl
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.missing", description=__doc__.splitlines()[0])
     add = parser.add_argument
-    data = ROOT / "../shared/data/oilflow.h5"
-    add("data", type=Path, nargs="?", default=data, help="HDF5 file with /Y (default: oil flow)")
+    add("data", type=Path, help="HDF5 file with /Y")
     add("--missing", type=float, default=0.1, help="share of the entries (default 0.1)")
     add("--latent", type=int, default=10, help="latent dimensions (default 10)")
     add("--inducing", type=int, default=30, help="inducing points (default 30)")

@@ -2,8 +2,8 @@
 
     python -m benchmarks.record_oilflow --python PATH [DATA] [-o experiments/recorded/gpy.json]
 
-DATA are those of `../shared/data/oilflow.h5`, or others; without them, the oil flow that the experiment makes. The file
-keeps what it holds for other data.
+DATA are the oil-flow data of docs/experiments.md, or others; without them, the oil flow that the experiment makes. The
+file keeps what it holds for other data.
 """
 
 from __future__ import annotations

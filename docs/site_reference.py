@@ -32,10 +32,11 @@ which starts mpiexec with the options that the installed MPI needs. In a checkou
 |---|---|
 | 0 | done |
 | 2 | bad usage or bad input, reported in one line on standard error; nothing was written |
-| 75 | `fit` was stopped by SIGTERM, SIGUSR1, SIGUSR2, `--time-limit` or failed ranks, after saving a checkpoint |
+| 75 | `fit` was stopped by Ctrl-C, SIGTERM, SIGUSR1, SIGUSR2, `--time-limit` or failed ranks, and can be resumed |
 | 1 | anything else |
 
-After exit code 75, continue with `--resume`. If ranks are killed, plain `mpiexec` ends with an exit code of its own.
+After exit code 75, continue with `--resume`: from the checkpoint that was saved, or from the beginning if a signal came
+before the first iteration. If ranks are killed, plain `mpiexec` ends with an exit code of its own.
 
 | options before the command | |
 |---|---|"""

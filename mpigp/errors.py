@@ -2,7 +2,7 @@
 
 FAILED = 1
 BAD_INPUT = 2  # bad usage or bad input
-STOPPED = 75  # stopped after a checkpoint was saved: to be resumed
+STOPPED = 75  # stopped, after a checkpoint was saved if there was anything to save: to be resumed
 GIVEN_UP = 137  # the remaining ranks cannot continue: the code of a process that was killed
 
 

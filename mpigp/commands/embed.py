@@ -1,19 +1,17 @@
 """Embed new rows in the latent space of a GPLVM; NaN entries are missing."""
 
 import argparse
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from mpigp.chunks import share
-from mpigp.data.columns import Source, match, note_of, tell
+from mpigp.commands.applying import check_finite, timed
+from mpigp.data.columns import check_rows, match, note_of, tell
 from mpigp.data.hdf5 import dataset, read_rows, reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable
 from mpigp.files.gather import write
-from mpigp.files.model_file import FITTED, KERNEL, LATENT, column_section, open_model, section
+from mpigp.files.model_file import KERNEL, LATENT, column_section, open_model, section
 from mpigp.gp.embedding import Candidates, embed
 from mpigp.gp.posterior import Posterior
 from mpigp.mpi.communicator import raise_on_all_ranks
@@ -55,24 +53,7 @@ def apply(arguments: argparse.Namespace, comm: Comm, method: Callable, done: str
     return {"n": n, "seconds": seconds, "ranks": comm.size, "threads": arguments.threads}
 
 
-def timed(comm: Comm, method: Callable, *arguments: Any) -> tuple[Any, float]:
-    """Return what a method returns, and the seconds from its beginning on all ranks to its end on all."""
-    comm.Barrier()
-    start = time.perf_counter()
-    with np.errstate(all="ignore"):  # `check_finite` is next
-        result = method(*arguments)
-    comm.Barrier()
-    return result, time.perf_counter() - start
-
-
-def check_finite(comm: Comm, model: str, results: Iterable[Floats]) -> None:
-    """Refuse a model of which numbers come that are not finite, on any rank."""
-    with raise_on_all_ranks(comm):
-        if not all(np.isfinite(values).all() for values in results):
-            raise InputError(f"{model}: its predictions are not finite: {FITTED}")
-
-
-class NewRows(NamedTuple):
+class OutputRows(NamedTuple):
     """The number of new rows, the model as embedding takes it, and this rank's Y, with its NaN.
 
     columns : names of the model's columns.   note : how they were found, where it is worth a line
@@ -86,7 +67,7 @@ class NewRows(NamedTuple):
     note: str
 
 
-def read(arguments: argparse.Namespace, comm: Comm) -> NewRows:
+def read(arguments: argparse.Namespace, comm: Comm) -> OutputRows:
     """Return the model and the new rows."""
     with raise_on_all_ranks(comm):
         if comm.rank == 0:
@@ -101,13 +82,4 @@ def read(arguments: argparse.Namespace, comm: Comm) -> NewRows:
             item = match(dataset(file, arguments.y, 2, give), columns.get("y"), f"the outputs of {arguments.model}")
             check_rows(item, posterior.d, f"the outputs of {arguments.model}")
             Y = read_rows(item, *share(len(item), comm.rank, comm.size), missing=True)
-            return NewRows(len(item), posterior, candidates, Y, columns, note_of(item))
-
-
-def check_rows(item: Source, columns: int, model: str) -> None:
-    """Refuse a dataset of new rows that has none, or other columns than those of the model."""
-    where = f"{item.file.filename}: {item.name}"
-    if item.shape[1] != columns:
-        raise InputError(f"{where}: has {item.shape[1]} columns: {model} have {columns}")
-    if not len(item):
-        raise InputError(f"{where}: has no rows: give at least one")
+            return OutputRows(len(item), posterior, candidates, Y, columns, note_of(item))

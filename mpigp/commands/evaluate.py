@@ -10,7 +10,7 @@ import numpy as np
 
 from mpigp import native
 from mpigp.chunks import Share
-from mpigp.data.columns import note_of, tell
+from mpigp.data.columns import check_rows, note_of, tell
 from mpigp.data.datasets import Columns, DataSets, find
 from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
@@ -134,9 +134,8 @@ def read(
     params: ModelFile, sets: DataSets, share: Share, q: int, stream: bool
 ) -> tuple[Columns, Floats | None, Columns]:
     """Return these rows of mu, S and Y, in the model's units."""
-    if sets.X is not None and sets.X.shape[1] != q:
-        other = f"{sets.X.name} of {sets.X.file.filename} has {sets.X.shape[1]}"
-        raise InputError(f"{params.name}: /Z: has {q} columns, and {other}: they must agree")
+    if sets.X is not None:
+        check_rows(sets.X, q, f"the inputs of {params.name}")
     params.sizes |= {"n": sets.n, "d": sets.Y.shape[1]}
     latent = params.latent(*share) if sets.X is None else None
     X, Y = sets.rows(share, stream)

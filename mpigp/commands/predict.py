@@ -7,8 +7,8 @@ import h5py
 import numpy as np
 
 from mpigp.chunks import Share, share
-from mpigp.commands.embed import check_finite, check_rows, timed
-from mpigp.data.columns import ColumnView, Source, column_names, match, note_of, tell
+from mpigp.commands.applying import check_finite, timed
+from mpigp.data.columns import ColumnView, Source, check_rows, column_names, match, note_of, tell
 from mpigp.data.hdf5 import dataset, read_rows, reading
 from mpigp.errors import InputError
 from mpigp.files.atomic import check_writable
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     return figures
 
 
-class NewRows(NamedTuple):
+class InputRows(NamedTuple):
     """The number of rows, and this rank's X, X_variance and Y; the last two where the file has them.
 
     notes : how columns were found.   everything : X of all ranks, on rank 0, where samples are drawn
@@ -87,7 +87,7 @@ class NewRows(NamedTuple):
 
 def read(
     arguments: argparse.Namespace, file: h5py.File, posterior: Posterior, columns: dict[str, list[str]], comm: Comm
-) -> NewRows:
+) -> InputRows:
     """Return the new rows, with the columns of the model."""
     given = dataset(file, arguments.x, 2, f"`predict` needs the inputs of the model, (n, {posterior.q})")
     item = match(given, columns.get("x"), f"the inputs of {arguments.model}")
@@ -101,7 +101,12 @@ def read(
     X = read_rows(item, *part)
     variances = beside(file, f"{arguments.x}_variance", (n, posterior.q))
     if variances is not None and isinstance(item, ColumnView) and column_names(variances) is None:
-        variances = ColumnView(variances, item.columns, "") if variances.shape == given.shape else variances
+        if variances.shape != given.shape:
+            differ = f"has shape {variances.shape}, and {item.name} {given.shape}"
+            raise InputError(
+                f"{where}_variance: {differ}: give a variance for each of its columns, or name the columns"
+            )
+        variances = ColumnView(variances, item.columns, "")
     elif variances is not None:
         variances = match(variances, columns.get("x"), f"the inputs of {arguments.model}")
     variance = read_beside(variances, (n, posterior.q), part)
@@ -115,7 +120,7 @@ def read(
         outputs = match(outputs, columns.get("y"), f"the outputs of {arguments.model}")
     Y = read_beside(outputs, (n, posterior.d), part)
     everything = read_rows(item, 0, n) if arguments.samples and comm.rank == 0 else None
-    return NewRows(n, X, variance, Y, [note_of(each) for each in (item, variances, outputs)], everything)
+    return InputRows(n, X, variance, Y, [note_of(each) for each in (item, variances, outputs)], everything)
 
 
 def beside(file: h5py.File, name: str, shape: tuple[int, int], needed: bool = False) -> Any:

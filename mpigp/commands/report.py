@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpigp.data.columns import note_of, tell
+from mpigp.data.columns import check_rows, note_of, tell
 from mpigp.data.datasets import find
 from mpigp.data.hdf5 import reading
 from mpigp.errors import InputError
@@ -87,10 +87,10 @@ def compared(report: Report, arguments: argparse.Namespace, model: ModelFile) ->
             raise InputError("--x: names the inputs of a regression, and this is a GPLVM: leave it out")
         data = find(file, arguments.y or "Y", (arguments.x or "X") if regression else None)
         data = data.matched(model.columns(), arguments.model)
-        for item, width in ((data.Y, fitted.d), (data.X, fitted.parameters.Z.shape[1])):
-            if item is not None and width is not None and item.shape[1] != width:
-                differ = f"has {item.shape[1]} columns, the model {width}"
-                raise InputError(f"{arguments.data}: {item.name}: {differ}: give data like those it was learned from")
+        if fitted.d is not None:
+            check_rows(data.Y, fitted.d, f"the outputs of {arguments.model}")
+        if data.X is not None:
+            check_rows(data.X, fitted.parameters.Z.shape[1], f"the inputs of {arguments.model}")
         if regression:
             report = report._replace(predictions=predictions(model.posterior(arguments.kernel), data))
             tell(note_of(data.X), note_of(data.Y))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import h5py
@@ -13,9 +14,13 @@ from mpigp.errors import InputError
 MOST = 8  # names that a message lists
 
 
-def stored(name: Any) -> str:
-    """Return a name as HDF5 stores it: UTF-8 without NUL."""
-    return str(name).encode(errors="replace").decode().replace("\0", "")
+def storable(where: object, texts: Iterable[str]) -> list[str]:
+    """Return names or labels; text that HDF5 cannot store is refused."""
+    texts = list(texts)
+    for text in texts:
+        if "\0" in text or text.encode(errors="ignore").decode() != text:
+            raise InputError(f"{where}: the name or label {text!r} holds characters that are none: change it")
+    return texts
 
 
 def listed(names: Sequence[str]) -> str:
@@ -36,7 +41,7 @@ def column_names(item: h5py.Dataset) -> list[str] | None:
         if "columns" not in item.attrs:
             return None
         value = plain(item.attrs["columns"])
-    names = [stored(name) for name in (value if isinstance(value, list) else [value])]
+    names = [str(name) for name in (value if isinstance(value, list) else [value])]
     if len(names) != item.shape[1]:
         counts = f"has {len(names)} names, and the dataset {item.shape[1]} columns"
         raise InputError(f"{where}: {counts}: give each column its name, or delete the attribute")
@@ -74,16 +79,30 @@ def match(item: h5py.Dataset, wanted: Sequence[str] | None, model: str) -> Sourc
     if wanted is None or names is None or names == list(wanted):
         return item
     where = f"{item.file.filename}: {item.name}"
-    if missing := [name for name in wanted if name not in names]:
+    given, wishes = Counter(names), Counter(wanted)
+    if missing := [name for name in wanted if name not in given]:
         has = f"lacks {listed(missing)}, and has {listed(names)}"
         raise InputError(f"{where}: {has}: {model} are found by name: add or rename columns")
-    if repeated := [name for name in dict.fromkeys(wanted) if names.count(name) > 1]:
+    if repeated := [name for name in wishes if given[name] > 1]:
         raise InputError(f"{where}: several columns are named {listed(repeated)}: give each a name of its own")
-    ignored = [name for name in names if name not in wanted]
+    if repeated := [name for name in wishes if wishes[name] > 1]:
+        several = f"several of {model} are named {listed(repeated)}, and cannot be found by name"
+        raise InputError(f"{where}: {several}: give the columns in the model's order with its names, or without names")
+    ignored = [name for name in names if name not in wishes]
     note = f"{where}: columns are in another order than {model}, and read by name: {listed(wanted)}"
     if ignored:
         note = f"{where}: columns are read by name, as {model}: {listed(wanted)}; ignored: {listed(ignored)}"
-    return ColumnView(item, [names.index(name) for name in wanted], note)
+    place = {name: column for column, name in enumerate(names)}
+    return ColumnView(item, [place[name] for name in wanted], note)
+
+
+def check_rows(item: Source, columns: int, model: str) -> None:
+    """Refuse a dataset of new rows that has none, or other columns than those of the model."""
+    where = f"{item.file.filename}: {item.name}"
+    if item.shape[1] != columns:
+        raise InputError(f"{where}: has {item.shape[1]} columns: {model} have {columns}")
+    if not len(item):
+        raise InputError(f"{where}: has no rows: give at least one")
 
 
 def note_of(source: Source | None) -> str:

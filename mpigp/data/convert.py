@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from mpigp.data.columns import storable
 from mpigp.data.tables import NpzTable, Table, number
 from mpigp.errors import InputError
 
@@ -74,7 +75,7 @@ class Classes:
     """The distinct labels of a column, numbered as they appear."""
 
     def __init__(self, table: Table, column: int) -> None:
-        self.table, self.path, self.column = table, table.path, table.name(column)
+        self.path, self.column = table.path, table.name(column)
         self.codes: dict[str, int] = {}
 
     def encode(self, labels: NDArray, first: int) -> NDArray[np.int32]:
@@ -98,19 +99,11 @@ class Classes:
         except ValueError:
             values = np.array([np.nan])
         if not (np.all(np.abs(values) < 2**31) and np.all(values == np.rint(values))):
-            names = dataset.attrs["classes"] = storable(self.table, sorted(self.codes))
+            names = dataset.attrs["classes"] = storable(self.path, sorted(self.codes))
             places = {text: place for place, text in enumerate(names)}
             values = np.array([places[text] for text in self.codes])
         for first in range(0, len(dataset), 2**20):
             put(dataset, first, values.astype(np.int32)[dataset[first : first + 2**20]])
-
-
-def storable(table: Table, texts: list[str]) -> list[str]:
-    """Return names or labels; text that HDF5 cannot store is refused."""
-    for text in texts:
-        if "\0" in text or text.encode(errors="ignore").decode() != text:
-            raise InputError(f"{table.path}: the name or label {text!r} holds characters that are none: change it")
-    return texts
 
 
 def create(file: h5py.File, name: str, rows: int | None, width: tuple[int, ...], dtype: np.dtype) -> h5py.Dataset:
@@ -142,14 +135,12 @@ def write(
     for name, part in parts.items():
         dataset = create(file, name, total, (len(columns[part]),), dtype or table.dtype(columns[part]))
         if table.names:
-            dataset.attrs["columns"] = storable(table, [table.names[column] for column in columns[part]])
+            dataset.attrs["columns"] = storable(table.path, [table.names[column] for column in columns[part]])
     classes = None if label is None else Classes(table, label)
     if classes is not None:
         create(file, "labels", total, (), np.dtype(np.int32))
     rows = missing = done = 0
     for values, labels, now in table.blocks(columns, label):
-        if total is not None and rows + len(values) > total:
-            raise InputError(f"{table.path}: declares {total} rows and holds more: is the file whole?")
         for name, part in parts.items():
             put(file[name], rows, values[:, part])
         if classes is not None and labels is not None:
@@ -160,8 +151,6 @@ def write(
         done = now
     if rows == 0:
         raise InputError(f"{table.path}: holds no rows: give a file with rows")
-    if total is not None and rows != total:
-        raise InputError(f"{table.path}: declares {total} rows and holds {rows}: is the file whole?")
     if classes is not None:
         classes.finish(file["labels"])
     return rows, missing

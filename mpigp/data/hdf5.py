@@ -4,14 +4,13 @@ import math
 import os
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import h5py
 import numpy as np
 
 from mpigp.data.declared import check_declared
-from mpigp.data.virtual import check_sources
 from mpigp.errors import InputError
 from mpigp.types import Floats
 
@@ -20,6 +19,9 @@ DAMAGE = (OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeEr
           SystemError)  # fmt: skip
 """What h5py raises on a damaged file, and what comes of values of other types than they should have."""
 SCANNED, HEAP = 2**20, b"GCOL\1\0\0\0"  # bytes, and the signature of a global heap
+BOUNDED = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}  # by their ratio
+COPY = "copy all rows into one file"
+BRING = f"bring the source back, or {COPY}"
 LARGEST = 1e100  # the sum of squares of as many rows as there can be is still a number
 
 
@@ -112,8 +114,95 @@ def check_storage(item: h5py.Dataset) -> None:
     if item.external:
         raise InputError(f"{where}: its numbers lie in another file: copy the dataset, for example with h5repack")
     if not item.is_virtual:
-        filtered = item.id.get_create_plist().get_nfilters() > 0
-        check_declared(where, (item.size or 0) * item.dtype.itemsize, item.file.id.get_filesize(), filtered)
+        properties, stored = item.id.get_create_plist(), item.file.id.get_filesize()
+        filters = [properties.get_filter(each)[0] for each in range(properties.get_nfilters())]
+        deflated = filters.count(h5py.h5z.FILTER_DEFLATE)
+        if not BOUNDED.issuperset(filters):  # others may make anything of a byte, but not more than a chunk
+            stored, deflated = item.id.get_num_chunks() * math.prod(item.chunks) * item.dtype.itemsize, 0
+        check_declared(where, (item.size or 0) * item.dtype.itemsize, stored, deflated)
+
+
+def check_sources(item: h5py.Dataset) -> list[str]:
+    """Refuse a virtual dataset of which rows or a source are missing, also through others: HDF5 reads zeros there;
+    return the files of its sources."""
+    return sorted(set(_checked(item, set())))
+
+
+def _checked(item: h5py.Dataset, seen: set[tuple[str, str]]) -> Iterator[str]:
+    """Yield the source files of a dataset; `seen` are those that need not be looked at again."""
+    if not item.is_virtual or (item.file.filename, item.name) in seen:
+        return
+    seen.add((item.file.filename, item.name))
+    where, sources = f"{item.file.filename}: {item.name}: is a virtual dataset", item.virtual_sources()
+    if any("%b" in name.replace("%%", "") for source in sources for name in (source.file_name, source.dset_name)):
+        raise InputError(f"{where} of sources that are named by a pattern: {COPY}")
+    if not _complete(item.shape, [source.vspace for source in sources]):
+        raise InputError(f"{where}, and some of its rows or columns have no source: give all a source, or {COPY}")
+    for source in sources:
+        name, path = source.dset_name.replace("%%", "%"), _found(item, source.file_name.replace("%%", "%"))
+        if path is None:
+            raise InputError(f"{where}, and its source {source.file_name} does not exist: {BRING}")
+        yield path
+        with ExitStack() as opened:
+            try:
+                here = os.path.samefile(path, item.file.filename)
+                inner = (item.file if here else opened.enter_context(reading(path))).get(name)
+                if isinstance(inner, h5py.Dataset):
+                    check_storage(inner)
+            except InputError as error:
+                raise InputError(f"{where}, and its source {error}") from error
+            if not isinstance(inner, h5py.Dataset):
+                raise InputError(f"{where}, and its source {path} has no dataset {name}: {BRING}")
+            if not _covers(inner, source):
+                raise InputError(f"{where}, and its source {path}: {name} has shape {inner.shape}, too small: {BRING}")
+            yield from _checked(inner, seen)
+
+
+def _complete(shape: tuple[int, ...], spaces: list[h5py.h5s.SpaceID]) -> bool:
+    """Return whether the selections of `spaces` cover all of a shape; those without an end, up to its own."""
+    covered = h5py.h5s.create_simple(shape)
+    covered.select_none()
+    ones = (1,) * len(shape), (1,) * len(shape)
+    for space in spaces:
+        if space.get_select_type() == h5py.h5s.SEL_ALL:
+            return True
+        if space.get_select_type() == h5py.h5s.SEL_NONE:
+            continue
+        if space.is_regular_hyperslab():
+            slabs = [space.get_regular_hyperslab()]
+        else:
+            slabs = [(first, *ones, last - first + 1) for first, last in space.get_select_hyper_blocklist()]
+        for slab in slabs:
+            start, stride, count, block = (np.array(each, object) for each in slab)
+            block, count = np.minimum(block, shape - start), np.minimum(count, -(-(shape - start) // stride))
+            covered.select_hyperslab(tuple(start), tuple(count), tuple(stride), tuple(block), h5py.h5s.SELECT_OR)
+    covered.select_hyperslab((0,) * len(shape), shape, op=h5py.h5s.SELECT_AND)
+    return covered.get_select_npoints() == math.prod(shape)
+
+
+def _covers(inner: h5py.Dataset, source: Any) -> bool:
+    """Return whether a source has all that is taken of it."""
+    try:
+        if source.src_space.get_select_type() == h5py.h5s.SEL_ALL:
+            return inner.size >= source.vspace.get_select_npoints()
+        _, last = source.src_space.get_select_bounds()
+    except RuntimeError:  # as much is taken as there is
+        return True
+    return len(last) == inner.ndim and all(end < size for end, size in zip(last, inner.shape, strict=True))
+
+
+def _found(item: h5py.Dataset, name: str) -> str | None:
+    """Return the path of a source file, where HDF5 looks for it; None where there is none."""
+    own = item.file.filename
+    if name == ".":
+        return own
+    beside = os.path.dirname(own)
+    prefix = os.environ.get("HDF5_VDS_PREFIX", "").replace("${ORIGIN}", beside)
+    folders = [prefix, beside, "", os.path.dirname(os.path.realpath(own))]
+    paths = [os.path.join(folder, name) for folder in folders]
+    if os.path.isabs(name):
+        paths += [os.path.join(folder, os.path.basename(name)) for folder in folders]
+    return next((path for path in paths if os.path.isfile(path)), None)
 
 
 def read_rows(item: h5py.Dataset, start: int, stop: int, missing: bool = False) -> Floats:
@@ -155,13 +244,13 @@ def require_finite(where: str, values: Floats) -> Floats:
 def plain(value: Any) -> Any:
     """An HDF5 value as Python's own numbers, text and lists."""
     if isinstance(value, bytes):
-        return value.decode(errors="replace")
+        return plain(value.decode(errors="replace"))
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, str):
-        return value.encode(errors="backslashreplace").decode()  # some text cannot be printed
+        return value.encode(errors="backslashreplace").decode().replace("\0", "\\x00")  # else it cannot be printed
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # JSON has no such number
     return value if isinstance(value, int | float) else str(value)

@@ -232,7 +232,7 @@ class NpzTable(Table):
                     offset = stream.tell()
                 if min(shape, default=0) < 0:
                     raise ValueError(f"{file} has the shape {shape}")
-                check_declared(f"{path}: {file}", math.prod(shape) * dtype.itemsize, path.stat().st_size, True)
+                check_declared(f"{path}: {file}", math.prod(shape) * dtype.itemsize, path.stat().st_size, 1)
                 if len(shape) in (1, 2) and dtype.kind in "biufUS":
                     columns = list(range(width, width + (shape[1] if len(shape) == 2 else 1)))
                     width += len(columns)
@@ -296,13 +296,12 @@ class ParquetTable(Table):
         with reading(path, self.kind), pyarrow.parquet.ParquetFile(path) as file:
             self.schema, self.count = file.schema_arrow, file.metadata.num_rows
         super().__init__(path, len(self.schema))
-        check_declared(str(path), 8 * self.count * self.width, path.stat().st_size, True)
         self.names = list(self.schema.names)
         for name, times in Counter(self.names).items():
             if times > 1:
                 raise InputError(f"{path}: several columns are named {name}: rename them")
 
-    def rows(self, columns: Sequence[int]) -> int:
+    def size(self, columns: Sequence[int]) -> int:
         return self.count
 
     def dtype(self, columns: Sequence[int]) -> np.dtype:
@@ -316,6 +315,8 @@ class ParquetTable(Table):
             for batch in file.iter_batches(batch_size=self.step, columns=names):
                 done += batch.num_rows
                 yield [batch[name] for name in names], done
+        if done != self.count:
+            raise InputError(f"{self.path}: declares {self.count} rows and holds {done}: is the file whole?")
 
     def labels(self, fields: Any) -> NDArray:
         if self.arrow.types.is_nested(fields.type):

@@ -4,7 +4,7 @@ import os
 
 import h5py
 
-from mpigp.data.virtual import check_sources
+from mpigp.data.hdf5 import check_sources
 from mpigp.errors import InputError
 
 REMEDY = "leave data files alone during a run, and start it again"

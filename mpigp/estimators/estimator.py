@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from mpigp.data.columns import column_names, listed, stored
+from mpigp.data.columns import column_names, listed, storable
 from mpigp.data.hdf5 import dataset, h5py_errors
 from mpigp.errors import InputError
 from mpigp.estimators.sources import ArraySets, over_rows
@@ -150,7 +150,7 @@ class Estimator(BaseEstimator):
         inputs = tuple(each.file.filename for each in (X, Y) if isinstance(each, h5py.Dataset))
         features = getattr(self, "feature_names_in_", None)
         named = {self._features: features, "y": features if X is None else y_names}
-        columns = {column: [stored(name) for name in names] for column, names in named.items() if names is not None}
+        columns = {column: storable("columns", map(str, names)) for column, names in named.items() if names is not None}
         driver = Driver(comm, ArraySets(Y, X, columns).open, self._options(len(Y), comm), self._run_options(), inputs)
         learned: list[FittedModel] = []
         with threadpool_limits(1):  # of BLAS; afterwards it has as many as before

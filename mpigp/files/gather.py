@@ -10,8 +10,9 @@ import h5py
 import numpy as np
 
 from mpigp.chunks import share
-from mpigp.errors import OutputError
+from mpigp.errors import InputError, OutputError
 from mpigp.files.atomic import check_room, replacing
+from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.ulfm import confirm
 from mpigp.types import Comm
@@ -38,25 +39,21 @@ def write(path: str | os.PathLike[str], comm: Comm, datasets: Datasets, attribut
             with h5py.File(temporary, "w") as file:
                 _fill(file, datasets, attributes or {})
             confirm(comm)  # before the file takes its place: it was made of messages
-    except OutputError as error:
+    except (InputError, OutputError) as error:
         if comm.size == 1:
             raise
         raise OSError(str(error)) from error  # of this rank alone: it ends the job
 
 
 def _check_room(path: str | os.PathLike[str], comm: Comm, datasets: Datasets) -> None:
-    """Raise an OutputError on all ranks where rank 0 finds no room for the file. Collective."""
-    reason = ""
-    if comm.rank == 0:
-        try:
-            check_room(path, sum(map(_size, datasets.values())) + OVERHEAD)
-        except OutputError as error:
-            reason = str(error)
-    message = np.array([reason != ""])
-    comm.Bcast(message)
-    if message[0]:
+    """Raise on all ranks the error of rank 0 where there is no room for the file, or no place. Collective."""
+    try:
+        with raise_on_all_ranks(comm):
+            if comm.rank == 0:
+                check_room(path, sum(map(_size, datasets.values())) + OVERHEAD)
+    except (InputError, OutputError):
         confirm(comm)
-        raise OutputError(reason)
+        raise
 
 
 def image(comm: Comm, datasets: Datasets, attributes: Attributes) -> bytes:

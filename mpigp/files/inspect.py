@@ -6,8 +6,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from mpigp.data.hdf5 import check_storage, h5py_errors, plain, reading
-from mpigp.data.virtual import check_sources
+from mpigp.data.hdf5 import check_sources, check_storage, h5py_errors, plain, reading
 from mpigp.files import model_file
 
 BLOCK = 2**20  # numbers in memory at a time
@@ -60,11 +59,11 @@ def dataset_of(dataset: h5py.Dataset, summary: bool) -> dict[str, Any]:
     if dataset.shape == ():
         result["value"] = plain(dataset[()])
     elif summary and dataset.size and dataset.dtype.kind in "biuf":
-        result |= summarise(dataset)
+        result |= summarize(dataset)
     return result
 
 
-def summarise(dataset: h5py.Dataset) -> dict[str, Any]:
+def summarize(dataset: h5py.Dataset) -> dict[str, Any]:
     """Minimum, mean and maximum of the finite numbers, None without any; and how many are NaN and how many infinite."""
     check_sources(dataset)
     rows = max(BLOCK // max(dataset.size // len(dataset), 1), 1)

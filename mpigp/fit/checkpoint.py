@@ -49,7 +49,7 @@ def contents(comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) -> tupl
     """
     fit = prepared.fit
     objective, evaluator = fit.objective, fit.objective.evaluator
-    parameters = evaluate_at_solution(prepared)
+    parameters = evaluate_at_solution(prepared, "the fit cannot be saved")
     timed = timing(comm, evaluator.phases, len(evaluator.rows.Y))
     if timed is None:
         return {}, {}
@@ -63,15 +63,18 @@ def contents(comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) -> tupl
 
 
 @np.errstate(all="ignore")  # of a damaged checkpoint
-def evaluate_at_solution(prepared: PreparedFit) -> Globals:
-    """Return the parameters at the fit's point, which goes into its rows and is evaluated. Collective."""
+def evaluate_at_solution(prepared: PreparedFit, failed: str) -> Globals:
+    """Return the parameters at the fit's point, which goes into its rows and is evaluated. Collective.
+
+    failed : what an error begins with where the bound has no value there
+    """
     objective, point = prepared.fit.objective, prepared.fit.optimizer.point
     parameters = objective.parameters(point)
     objective.place(point)
     try:
         objective.evaluator(parameters, objective.jitter)
     except EvaluationFailed as error:  # a fit does not come here by itself
-        raise InputError(f"the checkpoint is damaged: {error}: start anew without `resume`") from error
+        raise InputError(f"{failed}: {error}") from error
     return parameters
 
 

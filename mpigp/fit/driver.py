@@ -192,7 +192,8 @@ class Driver:
             assert self.output is not None
             with raise_on_all_ranks(self.comm), open_model(self.output) as model:
                 checkpoint.load(model, prepared, Y.share)
-            checkpoint.evaluate_at_solution(prepared)  # so that a damaged one is refused before the work starts
+            damaged = f"{self.output}: the checkpoint is damaged: start anew without `resume`"
+            checkpoint.evaluate_at_solution(prepared, damaged)  # before the work starts
         if self._failed_at:
             place = "copies in memory" if holders is not None else "the checkpoint" if saved else "the beginning"
             if self.comm.rank == 0:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
 from mpigp import native
-from mpigp.errors import InputError
+from mpigp.errors import InputError, OutputError
 from mpigp.mpi.marks import DONE, FAILED, mark
 from mpigp.mpi.processes import SIZE_VARIABLES, abort, described, say
 from mpigp.mpi.startup import initialize
@@ -97,15 +97,16 @@ def check_alike(comm: Comm) -> None:
 
 @contextmanager
 def raise_on_all_ranks(comm: Comm) -> Iterator[None]:
-    """Make an InputError that the block raises on any rank everybody's: all ranks raise that of the lowest rank."""
-    error: str | None = None
+    """Make an InputError or an OutputError that the block raises on any rank everybody's: all ranks raise that of the
+    lowest rank."""
+    error: InputError | OutputError | None = None
     try:
         yield
-    except InputError as caught:
-        error = str(caught)
-    for text in comm.allgather(error):
-        if text is not None:
-            raise InputError(text)
+    except (InputError, OutputError) as caught:
+        error = (InputError if isinstance(caught, InputError) else OutputError)(str(caught))
+    for each in comm.allgather(error):
+        if each is not None:
+            raise each
 
 
 def allgather_rows(comm: Comm, local: Floats) -> Floats:

@@ -47,13 +47,13 @@ class DistributedRows:
         bound : what the absolute totals cannot exceed, whatever their signs; the same on all ranks
         """
         chunk, scale = chunk_rows(self.n), reproducible_sum.scale_for(bound).ravel()
-        words = np.zeros(2 * len(scale), np.int64)
+        accumulators = np.zeros(2 * len(scale), np.int64)
         for _, (block,) in blocks(self.local):
             for first in range(0, len(block), chunk):
-                words += reproducible_sum.to_accumulators(of_chunk(block[first : first + chunk]).ravel(), scale)
-        sum_over_ranks(self.comm, words)
+                accumulators += reproducible_sum.to_accumulators(of_chunk(block[first : first + chunk]).ravel(), scale)
+        sum_over_ranks(self.comm, accumulators)
         check_unchanged(self.comm, self.local)
-        return reproducible_sum.from_accumulators(words, scale).reshape(bound.shape)
+        return reproducible_sum.from_accumulators(accumulators, scale).reshape(bound.shape)
 
     def extremes(self) -> tuple[Floats, Floats]:
         """Return the smallest and the largest value of each column, NaN left out."""

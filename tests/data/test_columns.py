@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from mpigp.data.columns import ColumnView, column_names, match, note_of, numbered
+from mpigp.data.columns import ColumnView, column_names, match, note_of, numbered, storable
 from mpigp.data.hdf5 import read_rows
 from mpigp.errors import InputError
 
@@ -27,6 +27,7 @@ def item(tmp_path: Path) -> h5py.Dataset:
     [
         (list("abc"), list("abc")),
         (np.array([b"a", b"\xff", b"c"]), ["a", "�", "c"]),
+        (np.array([b"a", b"b\0b", b"c"]), ["a", r"b\x00b", "c"]),
         ([1, 2, 3], ["1", "2", "3"]),
         (None, None),
     ],
@@ -70,8 +71,20 @@ def test_what_is_missing_or_ambiguous_is_refused(item: h5py.Dataset) -> None:
     with pytest.raises(InputError, match="several columns are named a: "):
         match(item, ["b", "a"], "the inputs")
     assert match(item, list("aba"), "the inputs") is item
+    item.attrs["columns"] = list("abc")
+    with pytest.raises(
+        InputError, match=r"data.h5: /X: several of the inputs are named a, and cannot be found by name: "
+    ):
+        match(item, ["a", "a"], "the inputs")
 
 
 def test_a_message_is_one_line_of_some_names() -> None:
     names = [f"a\nlong {k}" for k in range(20)]
     assert numbered([3, 4], names) == "3 (a long 3), 4 (a long 4)" and numbered([3, 4], None) == "3, 4"
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800"])
+def test_names_that_hdf5_cannot_store_are_refused(name: str) -> None:
+    assert storable("t.csv", ["a", "é"]) == ["a", "é"]
+    with pytest.raises(InputError, match=r"t.csv: the name or label 'a.*' holds characters that are none"):
+        storable("t.csv", ["a", name])

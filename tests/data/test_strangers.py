@@ -124,18 +124,54 @@ def test_pickled_objects_are_refused(name: str, tmp_path: Path, refused) -> None
     assert f"{name}: " in refused("convert", tmp_path / name, "-o", tmp_path / "out.h5")
 
 
-def test_a_table_with_fewer_rows_than_it_declares_is_refused(tmp_path: Path, monkeypatch, refused) -> None:
+def varint(value: int) -> bytes:
+    """Return a number as Thrift's compact protocol writes it, by which Parquet declares sizes."""
+    digits, value = [], 2 * value
+    while value > 127:
+        digits.append(value % 128 + 128)
+        value //= 128
+    return bytes([*digits, value])
+
+
+def test_rows_that_a_parquet_file_declares(tmp_path: Path, refused) -> None:
+    """Any number of equal rows takes few bytes; those that are declared and not there are refused."""
     import pyarrow
     import pyarrow.parquet
 
     from mpigp.data.tables import ParquetTable
 
-    table = tmp_path / "table.parquet"
-    pyarrow.parquet.write_table(pyarrow.table({"a": [1.0, 2.0, 3.0]}), table)
-    for rows, said in ((4, "declares 4 rows and holds 3"), (2, "declares 2 rows and holds more")):
-        monkeypatch.setattr(ParquetTable, "rows", lambda self, columns, rows=rows: rows)
-        assert said in refused("convert", table, "-o", tmp_path / "out.h5")
-        assert not (tmp_path / "out.h5").exists()
+    table, out, rows = tmp_path / "table.parquet", tmp_path / "out.h5", 1_000_003
+    columns = {"a": np.zeros(rows), "b": np.repeat([0.0, 1.0], [600_000, rows - 600_000])}
+    pyarrow.parquet.write_table(pyarrow.table(columns), table, row_group_size=rows)
+    assert 16 * rows > 1032 * table.stat().st_size
+    command("convert", table, "-o", out)
+    with h5py.File(out) as file:
+        assert np.array_equal(file["Y"][()], np.stack(list(columns.values()), axis=1))
+    out.unlink()
+    content = table.read_bytes()
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    assert content.count(varint(rows), start) >= 2  # of the file, and of its row group
+    for declared in (rows + 1, 10**12, 2**62):
+        footer = content[start:-8].replace(varint(rows), varint(declared))
+        table.write_bytes(content[:start] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+        assert "table.parquet: " in refused("convert", table, "-o", out)
+        assert not out.exists()
+    table.write_bytes(content)
+    opened = ParquetTable(table)
+    opened.count -= 1
+    with pytest.raises(InputError, match="declares 1000002 rows and holds 1000003"):
+        list(opened.blocks([0], None))
+
+
+def test_any_filter_of_hdf5_may_compress_well(tmp_path: Path, refused) -> None:
+    path = tmp_path / "data.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("Y", data=np.ones((2_000_000, 1)), chunks=(1_000_000, 1), scaleoffset=3, compression="gzip")
+    assert 1032 * path.stat().st_size < 16_000_000
+    command("info", path)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("Y", (10**12, 1), "f8", chunks=(1_000_000, 1), scaleoffset=3)[:10] = 1
+    assert "declares 8e+12 bytes in a file of" in refused("info", path)
 
 
 def test_labels_are_single_values(tmp_path: Path, refused) -> None:
@@ -255,6 +291,13 @@ def test_values_of_another_kind_are_one_line(
     except InputError:
         codes.append(2)
     assert 2 in codes
+
+
+def test_a_checkpoint_without_a_bound_is_refused_by_its_name(model: Path, refused) -> None:
+    with h5py.File(model, "r+") as file:
+        file["checkpoint/vectors/point/shared"][...] = 1e90
+    words = learn(model.with_name("data.h5"), model, "--max-iter", 4, "--resume", model="gplvm")
+    assert refused(*words).startswith(f"mpigp: {model}: the checkpoint is damaged: start anew without --resume: ")
 
 
 def test_a_reason_of_another_kind_is_shown(model: Path) -> None:

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from mpigp.cli import execute
-from mpigp.data.hdf5 import dataset, read_rows
-from mpigp.data.virtual import check_sources
+from mpigp.data.hdf5 import check_sources, dataset, read_rows
 from mpigp.errors import InputError
 from tests.support.calling import command, read, write
 
@@ -101,3 +100,58 @@ def test_a_dataset_of_itself_and_of_a_pattern(tmp_path: Path) -> None:
         assert check_sources(file["Y"]) == [str(path)]
         with pytest.raises(InputError, match="named by a pattern"):
             check_sources(file["pattern"])
+
+
+def mapped(path: Path, *places: slice, size: int = 10) -> str:
+    """Write a virtual dataset of which only these rows have a source; return what refuses it, or nothing."""
+    write(path.with_name("a.h5"), rows=np.ones((size, 2)))
+    layout = h5py.VirtualLayout((size, 2), "f8")
+    for place in places:
+        layout[place] = h5py.VirtualSource("a.h5", "rows", (size, 2))[place]
+    with h5py.File(path, "w") as file:
+        file.create_virtual_dataset("Y", layout)
+    with h5py.File(path) as file:
+        try:
+            check_sources(file["Y"])
+        except InputError as error:
+            return str(error)
+    return ""
+
+
+def test_rows_without_a_source_are_refused(tmp_path: Path) -> None:
+    path, said = tmp_path / "data.h5", "Y: is a virtual dataset, and some of its rows or columns have no source"
+    for places in ([], [slice(5)], [slice(6), slice(5)], [slice(4), slice(5, 10)], [slice(0, 10, 2)]):
+        assert said in mapped(path, *places), places
+    for places in ([slice(5), slice(5, 10)], [slice(7), slice(4, 10)], [slice(0, 10, 2), slice(1, 10, 2)], [slice(10)]):
+        assert mapped(path, *places) == "", places
+
+
+def test_a_dataset_that_grows_with_its_source(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("rows", data=np.ones((10, 2)), maxshape=(None, 2))
+    source = h5py.VirtualSource("a.h5", "rows", (10, 2), maxshape=(None, 2))
+    for first, complete in ((0, True), (3, False)):
+        layout, end = h5py.VirtualLayout((10, 2), "f8", maxshape=(None, 2)), h5py.h5s.UNLIMITED
+        layout[first:end] = source[first:end]
+        with h5py.File(tmp_path / "data.h5", "w") as file:
+            file.create_virtual_dataset("Y", layout)
+        with h5py.File(tmp_path / "data.h5") as file:
+            if complete:
+                assert check_sources(file["Y"]) == [str(tmp_path / "a.h5")]
+            else:
+                with pytest.raises(InputError, match="some of its rows or columns have no source"):
+                    check_sources(file["Y"])
+
+
+def test_a_source_may_not_read_other_files(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(data.with_name("other.h5"), rows=np.ones((ROWS, 2)))
+    data.with_name("numbers").write_bytes(bytes(ROWS * 2 * 8))
+    for said in ("a.h5: /rows: its numbers lie in another file", "a.h5: /rows: is a link to another file"):
+        with h5py.File(data.with_name("a.h5"), "w") as file:
+            if "numbers" in said:
+                file.create_dataset("rows", (ROWS, 2), "f8", external=[("numbers", 0, ROWS * 16)])
+            else:
+                file["rows"] = h5py.ExternalLink("other.h5", "rows")
+        assert execute(["info", str(data)]) == 2
+        (line,) = capfd.readouterr().err.splitlines()
+        assert said in line and "data.h5: /Y: is a virtual dataset, and its source " in line

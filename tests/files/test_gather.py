@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from ast import literal_eval
 from pathlib import Path
 
 import h5py
@@ -87,3 +89,39 @@ def test_room_is_made_sure_of_before_anything_is_written(tmp_path: Path, monkeyp
     monkeypatch.setattr(gather, "check_room", lambda path, size: asked.append(size))
     gather.write(tmp_path / "file.h5", MPI.COMM_SELF, {"rows": rows(3), "whole": np.ones(5)})
     assert asked == [8 * (3 * 2 + 5) + gather.OVERHEAD]
+
+
+REFUSED = """
+import os, sys
+import numpy as np
+from mpigp.errors import InputError, OutputError
+from mpigp.files import gather
+from mpigp.mpi.communicator import world
+from mpigp.mpi.distributed_rows import DistributedRows
+
+def full(path, size):
+    raise OutputError(f"{path}: no space")
+
+comm = world()
+rows = DistributedRows(comm, 2, np.ones((1, 2)))
+for path in sys.argv[1:]:
+    if path == "full":
+        gather.check_room = full
+    try:
+        gather.write(path, comm, {"rows": rows})
+    except (InputError, OutputError) as error:
+        print(comm.gather(f"{type(error).__name__} {error}"), flush=True)
+"""
+
+
+def test_a_file_that_cannot_be_begun_is_refused_by_all_ranks(tmp_path: Path) -> None:
+    script, pipe, loop = tmp_path / "script.py", tmp_path / "pipe", tmp_path / "loop"
+    script.write_text(REFUSED)
+    os.mkfifo(pipe)
+    loop.symlink_to(loop)
+    outcome = mpiexec(2, script, pipe, loop, "full")
+    assert outcome.code == 0, outcome.stderr
+    lines = [literal_eval(line) for line in outcome.stdout.splitlines() if line.startswith("[")]
+    said = (f"InputError {pipe}: is a device", f"InputError {loop}: leads through a loop", "OutputError full: no space")
+    for each, begin in zip(lines, said, strict=True):
+        assert len(each) == 2 and each[0] == each[1] and each[0].startswith(begin)

@@ -34,7 +34,7 @@ NUMBER = re.compile(r"[-−]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 LIMIT = 600  # seconds of a block: only a hang meets it
 # Of a checkout.
 LINKED = ("benchmarks", "docs", "experiments", "mkdocs.yml", "recipes", "slurm", "tests", "run.py", "README.md")
-DATA = ROOT.parent / "shared"  # beside the repository; not everywhere
+DATA = os.path.abspath(os.environ.get("DATA", ROOT.parent / "shared" / "data"))  # of the pages' $DATA; not everywhere
 # Plain `mpiexec -n N` as a page shows it must not mind that a test runs as root, or on few cores.
 ANYWHERE = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -90,9 +90,7 @@ def inline(page: Path) -> list[str]:
 
 
 def checkout(folder: Path) -> Path:
-    """Make in a folder what looks like the checkout that a page's reader is in, with the data beside it; return it."""
-    if DATA.is_dir():
-        (folder / DATA.name).symlink_to(DATA)
+    """Make in a folder what looks like the checkout that a page's reader is in; return it."""
     place = folder / ROOT.name
     place.mkdir()
     for name in LINKED:
@@ -117,7 +115,7 @@ def run_block(
 ) -> Outcome:
     """Run a block in a folder; what `sh` blocks export, those after them have, as in a terminal."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**ANYWHERE, "PATH": path, **(environment or {})}
+    environment = {**ANYWHERE, "PATH": path, "DATA": DATA, **(environment or {})}
     if block.tag == "python":
         if block.file:
             (folder / block.file).write_text(block.text + "\n", "utf-8")
