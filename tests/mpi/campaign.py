@@ -41,6 +41,7 @@ from tests.hosts.rig import AGENT, Rig, missing
 from tests.support.fits import differences, fit
 from tests.support.inputs import Inputs, write_inputs
 from tests.support.launching import ROOT, end_session, mpi_version, run
+from tests.support.phases import Held
 
 LIMIT = 600  # seconds of a run: many times what the slowest takes on a busy machine
 ITERATIONS = 40
@@ -104,11 +105,14 @@ def ranks_of(tag: str) -> dict[int, int]:
 
 
 class Run:
-    """A fit that is under way, and what it has said so far; by default started by `--ranks`, or on a rig's hosts."""
+    """A fit that is under way, and what it has said so far; by default started by `--ranks`, or on a rig's hosts.
+
+    It waits behind iteration `hold` until its `held` lets it go: it cannot be over before its fault, on any machine.
+    """
 
     def __init__(
         self, inputs: Inputs, model: str, folder: Path, ranks: int, *options: object,
-        start: list[object] | None = None, rig: Rig | None = None,
+        start: list[object] | None = None, rig: Rig | None = None, hold: int = ITERATIONS - 5,
     ) -> None:  # fmt: skip
         self.output, self.metrics, self.tag = folder / "model.h5", folder / "metrics.jsonl", uuid.uuid4().hex
         self.output.unlink(missing_ok=True)
@@ -116,7 +120,9 @@ class Run:
         hosts = ["--hosts", ",".join(f"{name}:2" for name in rig.names)] if rig else []
         words = [*(start or [sys.executable, ROOT / "run.py", "--ranks", ranks, *hosts]),
                  *fit(inputs, self.output, model, *SETTINGS, *options), "--metrics", self.metrics]  # fmt: skip
-        environment = {**os.environ, TAG: self.tag, "OMPI_MCA_mpi_yield_when_idle": "1"}
+        shutil.rmtree(folder / "held", ignore_errors=True)
+        self.held = Held(folder / "held", "iterating", hold)
+        environment = {**os.environ, **self.held.environment, TAG: self.tag, "OMPI_MCA_mpi_yield_when_idle": "1"}
         if rig:
             words, environment["PRTE_MCA_plm_ssh_agent"] = list(rig.command(*words)), str(AGENT)
         self.began = time.perf_counter()
@@ -185,6 +191,7 @@ def killed(
     try:
         each.wait(lambda: each.iterations() >= 10)
         assert each.kill(victims, by) == len(victims), each.said
+        each.held.go()
         return each.end(), each.said, each.output
     finally:
         end_session(each.process.pid)
@@ -249,10 +256,12 @@ def strike(each: Run, phase: str, ranks: int, chance: random.Random, rig: Rig | 
         each.wait(have_met, 0.001)
         time.sleep(chance.uniform(0.0, 0.2))
         return each.kill(victims)
+    if phase == "end":
+        each.held.go()
     wanted = chance.randrange(1, ITERATIONS - 10) if phase != "end" else ITERATIONS
     each.wait(lambda: each.iterations() >= wanted)
     if phase == "checkpoint":
-        each.wait(lambda: any(each.output.parent.glob(".model.h5.*.part")), 0.0)
+        each.wait(lambda: any(each.output.parent.glob(".model.h5.*.part")) or each.held.there() > 0, 0.0)
         return each.kill(victims)
     time.sleep(chance.uniform(0.0, 0.05))
     if phase == "launcher":
@@ -265,6 +274,7 @@ def strike(each: Run, phase: str, ranks: int, chance: random.Random, rig: Rig | 
         return each.kill([0])
     if phase == "recovery":
         done = each.kill(victims[:1])
+        each.held.go()
         each.wait(lambda: "was lost" in each.said, 0.001)
         time.sleep(chance.uniform(0.0, 0.05))
         return done + each.kill(chance.sample(range(ranks), 2))
@@ -282,11 +292,12 @@ def one(case: Case, phase: str, ranks: int, chance: random.Random, rig: Rig | No
     options: list[object] = (
         ["--checkpoint-every", 1 if phase == "checkpoint" else chance.choice([1, 5])] if often else []
     )
-    options += ["--stall-timeout", STALL] if phase == "stop" or rig else []
+    options += ["--stall-timeout", STALL] if phase in ("stop", "host kill", "host cut") else []
     start = by_mpiexec(ranks) if phase == "plain start" else None
     each, done, fault = Run(inputs, model, folder, ranks, *options, start=start, rig=rig), 0, ""
     try:
         done = strike(each, phase, ranks, chance, rig)
+        each.held.go()
         code = each.end()
         if code and phase in RESUMED:
             fault = resumed(each, case, code if phase == "signal" else 75, options)

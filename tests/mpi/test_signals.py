@@ -17,6 +17,7 @@ import pytest
 
 from mpigp.launch.mpiexec import find_mpiexec, flags
 from mpigp.mpi.processes import RANK_VARIABLES
+from mpigp.mpi.signals import SAME
 from tests.support.fits import differences, fit
 from tests.support.inputs import Inputs, write_inputs
 from tests.support.launching import KILL, LAUNCHERS, ROOT, Outcome, end_session, marked, mpi_version, run, several
@@ -50,6 +51,7 @@ class Running(NamedTuple):
     held: Held
     start: str
     output: Path
+    waiting: int  # ranks, in the phase
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process or the launcher, or to all ranks under mpiexec."""
@@ -58,6 +60,10 @@ class Running(NamedTuple):
         for target in targets:
             with suppress(ProcessLookupError):
                 os.kill(target, number)
+
+    def hear(self) -> None:
+        """Wait until all ranks that wait in the phase have received a signal."""
+        wait(lambda: self.held.heard() >= self.waiting)
 
     def ended(self) -> Outcome:
         """Wait for the end."""
@@ -92,7 +98,7 @@ def running(inputs: Inputs, folder: Path, phase: str, start: str) -> Iterator[Ru
         wanted = 1 if start == "one process" or phase == "writing" else RANKS
         wait(lambda: held.there() >= wanted or process.poll() is not None)
         assert process.poll() is None, process.communicate()
-        yield Running(process, held, start, output)
+        yield Running(process, held, start, output, wanted)
     finally:
         end_session(process.pid)
 
@@ -128,7 +134,7 @@ def stopped(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[tu
         with running(inputs, folder, phase, start) as each:
             each.send(number)
             if phase in ("iterating", "writing"):
-                time.sleep(1)  # for the signal to be forwarded
+                each.hear()
                 each.held.go()
             return each.ended(), sorted({path.name for path in folder.iterdir()} - {"held"}), each.output
 
@@ -162,7 +168,8 @@ def test_the_second_signal_quits_at_once(start: str, inputs: Inputs, tmp_path: P
     """The fit waits, and would for ever."""
     with running(inputs, tmp_path, "iterating", start) as each:
         each.send(signal.SIGTERM)
-        time.sleep(1)
+        each.hear()
+        time.sleep(2 * SAME)
         assert each.process.poll() is None
         each.send(signal.SIGINT)
         outcome = each.ended()
@@ -173,9 +180,10 @@ def test_the_second_signal_quits_at_once(start: str, inputs: Inputs, tmp_path: P
 
 def test_a_signal_that_timeout_sends_twice_is_one(inputs: Inputs, tmp_path: Path) -> None:
     with running(inputs, tmp_path, "iterating", "one process") as each:
-        each.send(signal.SIGTERM)
-        each.send(signal.SIGTERM)
-        time.sleep(1)
+        each.process.send_signal(signal.SIGTERM)
+        each.process.send_signal(signal.SIGTERM)
+        each.hear()
+        time.sleep(2 * SAME)  # for the second
         each.held.go()
         assert each.ended().code == 75
 
