@@ -18,6 +18,7 @@ A job that ended before the fit did is resumed, and must then have the same bits
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import random
 import re
@@ -201,6 +202,7 @@ def killed(
 def undisturbed(*options: object, rows: int = 700) -> Path:
     """Return the model of the same fit on one rank, in which nobody dies."""
     folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     outcome = run(None, *fit(write_inputs(folder, "gplvm", rows, 7, 2, 3), folder / "alone.h5", "gplvm",
                              *SETTINGS, *options))  # fmt: skip
     assert outcome.code == 0, outcome
@@ -257,8 +259,11 @@ def strike(each: Run, phase: str, ranks: int, chance: random.Random, rig: Rig | 
         time.sleep(chance.uniform(0.0, 0.2))
         return each.kill(victims)
     if phase == "end":
+        each.wait(lambda: each.held.there() > 0)  # before the last iteration
         each.held.go()
-    wanted = chance.randrange(1, ITERATIONS - 10) if phase != "end" else ITERATIONS
+        time.sleep(chance.uniform(0.0, 0.1))
+        return each.kill(victims)
+    wanted = chance.randrange(1, ITERATIONS - 10)
     each.wait(lambda: each.iterations() >= wanted)
     if phase == "checkpoint":
         each.wait(lambda: any(each.output.parent.glob(".model.h5.*.part")) or each.held.there() > 0, 0.0)
@@ -266,8 +271,6 @@ def strike(each: Run, phase: str, ranks: int, chance: random.Random, rig: Rig | 
     time.sleep(chance.uniform(0.0, 0.05))
     if phase == "launcher":
         return each.kill_launcher()
-    if phase == "end":
-        return each.kill(victims)
     if phase == "at once":
         return each.kill(chance.sample(range(ranks), chance.choice([2, 3])))
     if phase == "master":
@@ -294,7 +297,8 @@ def one(case: Case, phase: str, ranks: int, chance: random.Random, rig: Rig | No
     )
     options += ["--stall-timeout", STALL] if phase in ("stop", "host kill", "host cut") else []
     start = by_mpiexec(ranks) if phase == "plain start" else None
-    each, done, fault = Run(inputs, model, folder, ranks, *options, start=start, rig=rig), 0, ""
+    hold = ITERATIONS - 1 if phase == "end" else ITERATIONS - 5
+    each, done, fault = Run(inputs, model, folder, ranks, *options, start=start, rig=rig, hold=hold), 0, ""
     try:
         done = strike(each, phase, ranks, chance, rig)
         each.held.go()

@@ -53,10 +53,9 @@ def test_told_to_stop_at_a_failure_it_stops_with_its_checkpoint(tmp_path: Path) 
     assert code == 75, said
     assert "go on with --resume" in said.splitlines()[-1]
     inputs = write_inputs(tmp_path, "gplvm", 700, 7, 2, 3)
-    again = run(2, *fit(inputs, output, "gplvm", *SETTINGS), "--resume", "--max-iter", 40, "--json")
+    again = run(2, *fit(inputs, output, "gplvm", *SETTINGS), "--resume")
     assert again.code == 0, again
-    if again.figures["iterations"] == 300:  # else the first run had got further before it was killed
-        assert differences(undisturbed(), output) == []
+    assert differences(undisturbed(), output) == []
 
 
 def test_told_to_end_at_a_failure_it_ends(tmp_path: Path) -> None:
