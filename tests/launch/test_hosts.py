@@ -41,7 +41,7 @@ def test_machines_answer_that_can_be_logged_in_to_and_reach_this_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A login alone is not enough, nor is a name that nobody has."""
-    monkeypatch.setattr(hosts, "PATIENCE", 5.0)
+    monkeypatch.setattr(hosts, "PATIENCE", 4.0)
     monkeypatch.setattr(hosts, "is_here", lambda host: host.name == "here")
     agent = tmp_path / "agent"
     agent.write_text('#!/bin/sh\n[ "$1" = 127.0.0.2 ] || exec sh -c "$2"\n')

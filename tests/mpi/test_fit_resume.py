@@ -28,8 +28,8 @@ from tests.support.inputs import MODELS, Inputs, write_inputs
 from tests.support.launching import KILL, LAUNCHERS, ROOT, Outcome, end_session, mpi_version, run, several
 
 N, M, Q, D = 700, 8, 2, 3
-ITERATIONS, HOLD = 60, 15
-ENOUGH = 20  # iterations that a run is let make before it is stopped; those behind are free
+ITERATIONS, HOLD = 36, 6
+ENOUGH = 10  # iterations that a run is let make before it is stopped; those behind are free
 PIPE = 4096  # bytes, the least that a pipe holds: a dozen lines of metrics
 REASONS = ("SIGTERM", "SIGUSR1", "time limit")
 LIMIT = 1.5  # seconds of the time limit: more than the first iterations take
@@ -319,12 +319,12 @@ def test_metrics_of_a_resumed_run_go_on_without_gap_or_repetition(inputs: dict[s
 # killed
 
 
-KILLS = 10
+KILLS = 5
 
 
 @pytest.mark.slow
 def test_killed_at_any_moment_the_checkpoint_is_whole(tmp_path: Path) -> None:
-    """Ten times the whole job is killed, while it writes a checkpoint every other iteration, and resumed."""
+    """Five times the whole job is killed, while it writes a checkpoint every other iteration, and resumed."""
     inputs = write_inputs(tmp_path, "gplvm", 2000, 12, 4, 3)  # hundreds of iterations: more than the runs get to make
     output, metrics, again = tmp_path / "model.h5", tmp_path / "metrics.jsonl", tmp_path / "again.h5"
     settings = ["--hold", 10, "--tolerance", 0, "--gradient-tolerance", 0]
