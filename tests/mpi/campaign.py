@@ -37,11 +37,11 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from mpigp.launch.mpiexec import find_mpiexec, flags
+from mpigp.launch.mpiexec import find_mpiexec
 from tests.hosts.rig import AGENT, Rig, missing
 from tests.support.fits import differences, fit
 from tests.support.inputs import Inputs, write_inputs
-from tests.support.launching import ROOT, end_session, mpi_version, run
+from tests.support.launching import ROOT, end_session, needed_flags, run
 from tests.support.phases import Held
 
 LIMIT = 600  # seconds of a run: many times what the slowest takes on a busy machine
@@ -158,14 +158,15 @@ class Run:
         """Return how many iterations were made."""
         return self.metrics.read_text().count("\n")
 
-    def kill(self, ranks: list[int], by: signal.Signals = signal.SIGKILL) -> int:
+    def kill(self, ranks: list[int], by: signal.Signals = signal.SIGKILL, alive: dict[int, int] | None = None) -> int:
         """Kill those of the ranks that are alive, but leave one; return how many."""
-        alive = ranks_of(self.tag)
-        victims = [rank for rank in ranks if rank in alive][: len(alive) - 1]
-        for rank in victims:
+        alive = ranks_of(self.tag) if alive is None else alive
+        done = 0
+        for rank in [rank for rank in ranks if rank in alive][: len(alive) - 1]:
             with suppress(ProcessLookupError):
                 os.kill(alive[rank], by)
-        return len(victims)
+                done += 1
+        return done
 
     def kill_launcher(self) -> int:
         """Kill mpiexec; return 1 where it was there."""
@@ -260,9 +261,10 @@ def strike(each: Run, phase: str, ranks: int, chance: random.Random, rig: Rig | 
         return each.kill(victims)
     if phase == "end":
         each.wait(lambda: each.held.there() > 0)  # before the last iteration
+        alive = ranks_of(each.tag)  # which takes longer than they have left
         each.held.go()
         time.sleep(chance.uniform(0.0, 0.1))
-        return each.kill(victims)
+        return each.kill(victims, alive=alive)
     wanted = chance.randrange(1, ITERATIONS - 10)
     each.wait(lambda: each.iterations() >= wanted)
     if phase == "checkpoint":
@@ -328,7 +330,7 @@ def one(case: Case, phase: str, ranks: int, chance: random.Random, rig: Rig | No
 
 def by_mpiexec(ranks: int) -> list[object]:
     """Return the words before a command under plain mpiexec with fault tolerance."""
-    needed = flags(mpi_version(), ranks, 1, len(os.sched_getaffinity(0)), os.geteuid() == 0, survive=True)
+    needed = needed_flags(ranks, survive=True)
     return [find_mpiexec(), *needed, "-n", ranks, sys.executable, ROOT / "run.py"]
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mpigp.launch.mpiexec import flags
 from tests.mpi.campaign import SETTINGS, killed, undisturbed
 from tests.support.fits import differences, fit
 from tests.support.inputs import write_inputs
-from tests.support.launching import ROOT, mpi_version, start
+from tests.support.launching import ROOT, needed_flags, start
 
 MPICH = os.environ.get("MPIGP_MPICH_PYTHON", "")
 
@@ -43,7 +42,7 @@ def go_on(python: str, folder: Path, output: Path) -> None:
 
 def test_plain_mpiexec_ends_at_once(tmp_path: Path, python: str) -> None:
     """What it then says is the launcher's, which names the rank or its signal."""
-    needed = flags(mpi_version(), 3, 1, len(os.sched_getaffinity(0)), os.geteuid() == 0) if python != MPICH else []
+    needed = needed_flags(3) if python != MPICH else []
     launcher = [Path(python).parent / "mpiexec", *needed, "-n", 3, *ranks(python)[:-2]]
     options = ("--checkpoint-every", 2)
     code, said, output = killed(tmp_path, 3, [1], *options, start=launcher)

@@ -20,12 +20,12 @@ from typing import NamedTuple
 import h5py
 import pytest
 
-from mpigp.launch.mpiexec import find_mpiexec, flags
+from mpigp.launch.mpiexec import find_mpiexec
 from mpigp.mpi.processes import launched_rank
 from tests.mpi.test_same_bits import contents
 from tests.support.fits import OPTIMIZERS, differences, fit
 from tests.support.inputs import MODELS, Inputs, write_inputs
-from tests.support.launching import KILL, LAUNCHERS, ROOT, Outcome, end_session, mpi_version, run, several
+from tests.support.launching import KILL, LAUNCHERS, ROOT, Outcome, end_session, needed_flags, run, several
 
 N, M, Q, D = 700, 8, 2, 3
 ITERATIONS, HOLD = 36, 6
@@ -49,7 +49,7 @@ def launcher(ranks: int | None, plain: bool = False) -> list[object]:
         return [sys.executable, ROOT / "run.py"]
     if not plain:
         return [sys.executable, ROOT / "run.py", "--ranks", ranks]
-    needed = flags(mpi_version(), ranks, 1, len(os.sched_getaffinity(0)), os.geteuid() == 0)
+    needed = needed_flags(ranks)
     return [find_mpiexec(), *needed, "-n", ranks, sys.executable, ROOT / "run.py"]
 
 

@@ -101,8 +101,8 @@ def test_nobody_who_answers_is_ended(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_short_campaign(tmp_path: Path) -> None:
-    """Of dying ranks; other tests have stopped ones, signals, and deaths in MPI_Init."""
-    phases = PHASES[: PHASES.index("plain start")]
-    results = campaign(tmp_path, runs=len(phases), seed=1, phases=phases, sizes=(3, 4))
+    """Of dying ranks; other tests have stopped ones, several at once, the master, signals, and deaths in MPI_Init."""
+    phases = [each for each in PHASES[: PHASES.index("plain start")] if each not in ("at once", "master")]
+    results = campaign(tmp_path, runs=len(phases), seed=1, phases=phases, sizes=(3,))
     assert [result.fault for result in results] == [""] * len(phases)
     assert sum(result.kills for result in results) >= len(phases)

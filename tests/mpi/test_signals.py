@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import pytest
 
-from mpigp.launch.mpiexec import find_mpiexec, flags
+from mpigp.launch.mpiexec import find_mpiexec
 from mpigp.mpi.processes import RANK_VARIABLES
 from mpigp.mpi.signals import SAME
 from tests.support.fits import differences, fit
 from tests.support.inputs import Inputs, write_inputs
-from tests.support.launching import KILL, LAUNCHERS, ROOT, Outcome, end_session, marked, mpi_version, run, several
+from tests.support.launching import KILL, LAUNCHERS, ROOT, Outcome, end_session, marked, needed_flags, run, several
 from tests.support.phases import PHASES, Held
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
@@ -82,11 +82,10 @@ def is_rank(process: int) -> bool:
 def running(inputs: Inputs, folder: Path, phase: str, start: str) -> Iterator[Running]:
     """Start a fit, and wait until all its ranks have come to the phase."""
     held, output = Held(folder / "held", phase), folder / "model.h5"
-    needed = flags(mpi_version(), RANKS, 1, len(os.sched_getaffinity(0)), os.geteuid() == 0)
     words = {
         "one process": [sys.executable, ROOT / "run.py"],
         "--ranks": [sys.executable, ROOT / "run.py", "--ranks", RANKS],
-        "mpiexec": [find_mpiexec(), *needed, "-n", RANKS, sys.executable, ROOT / "run.py"],
+        "mpiexec": [find_mpiexec(), *needed_flags(RANKS), "-n", RANKS, sys.executable, ROOT / "run.py"],
     }[start]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
     process = subprocess.Popen(

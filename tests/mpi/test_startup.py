@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from mpigp.launch.mpiexec import find_mpiexec, flags
+from mpigp.launch.mpiexec import find_mpiexec
 from tests.support.inputs import Inputs, write_inputs
-from tests.support.launching import ROOT, Outcome, mpi_version, start
+from tests.support.launching import ROOT, Outcome, needed_flags, start
 
 # The victim dies once all have come that far; the slow one takes long to get there.
 CODE = """\
@@ -38,7 +37,7 @@ if rank is not None and rank == os.environ.get("SLOW"):
 def evaluated(inputs: Inputs, folder: Path, **environment: str) -> Outcome:
     """Evaluate on three ranks of plain mpiexec, with fault tolerance."""
     (folder / "sitecustomize.py").write_text(CODE)
-    needed = flags(mpi_version(), 3, 1, len(os.sched_getaffinity(0)), os.geteuid() == 0, survive=True)
+    needed = needed_flags(3, survive=True)
     words = [sys.executable, ROOT / "run.py", "evaluate", inputs.data, "--params", inputs.params]
     return start(find_mpiexec(), *needed, "-n", 3, *words, environment={"PYTHONPATH": str(folder), **environment})
 
