@@ -15,9 +15,10 @@ from mpigp import __version__
 from mpigp.commands import COMMANDS, in_options
 from mpigp.errors import BAD_INPUT, FAILED, InputError, OutputError
 from mpigp.launch.stdio import open_outlets
-from mpigp.mpi.marks import DONE, ENDED, FOLDER, MET, mark
+from mpigp.mpi.marks import BY_SIGNAL, DONE, ENDED, FOLDER, MET, mark
 from mpigp.mpi.processes import (
     RANK_VARIABLES,
+    abort,
     can_survive,
     default_threads,
     end_with_parent,
@@ -25,7 +26,7 @@ from mpigp.mpi.processes import (
     printable,
     say,
 )
-from mpigp.mpi.signals import SIGNALS, abort, early_signals, listen
+from mpigp.mpi.signals import SIGNALS, early_signals, listen
 
 if TYPE_CHECKING:
     from mpigp.types import Comm
@@ -219,9 +220,8 @@ def start_ranks(argv: list[str], arguments: argparse.Namespace) -> int:
     rest = argv[next(at for at, word in enumerate(argv) if word in COMMANDS) :]
     policy = getattr(arguments, "on_failure", "abort")
     output = getattr(arguments, "output", None)
-    model, folder = output if policy != "abort" else None, os.path.dirname(output or "") or "."
     restarts = RESTARTS if policy == "recover" else 0
-    return Launch(ranks, getattr(arguments, "threads", 1), rest, model, restarts, hosts, folder).run()
+    return Launch(ranks, getattr(arguments, "threads", 1), rest, output, policy != "abort", restarts, hosts).run()
 
 
 def finish(arguments: argparse.Namespace, comm: Comm | None, figures: dict[str, Any]) -> int:
@@ -254,7 +254,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
         signal.alarm(0)
         if launched_rank(os.environ) == 0:
             say("interrupted")
-        mark(DONE, "1")
+        mark(DONE, f"1 {BY_SIGNAL}")
         abort(1)
         code = 1
     finally:

@@ -16,7 +16,7 @@ from mpigp.errors import InputError
 PATIENCE = 10.0  # seconds for a machine to answer
 # The variables that name the program which mpiexec starts its daemons with, in place of ssh.
 AGENTS = ("PRTE_MCA_plm_ssh_agent", "PRTE_MCA_plm_rsh_agent", "OMPI_MCA_plm_rsh_agent", "HYDRA_LAUNCHER_EXEC")
-LINE = re.compile(r"(?P<name>[^\s:]+)(:(?P<slots>\d+)|(\s+slots\s*=\s*(?P<more>\d+)\S*))?(\s.*)?")
+LINE = re.compile(r"(?P<name>[^\s:]+)(:(?P<slots>\d+)|(\s+slots\s*=\s*(?P<more>\d+)))?(\s+max[-_]slots\s*=\s*\d+)?")
 
 
 class Host(NamedTuple):
@@ -28,7 +28,7 @@ class Host(NamedTuple):
 
 def parse_hosts(text: str) -> list[Host]:
     """Return the hosts of `h1:2,h2:2`; one without a number takes one rank."""
-    return [_host(item, f"{text}") for item in text.split(",")]
+    return [_host(item, text) for item in text.split(",")]
 
 
 def read_hostfile(path: str) -> list[Host]:

@@ -27,6 +27,7 @@ from mpigp.mpi.signals import IMPATIENT, SAME, SIGNALS, early_signals
 STARTS = 2  # more, of a launcher that could not start a single rank
 START = 300.0  # seconds for ranks to come up: minutes on a cluster whose disks are busy
 SCHEDULED = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+START_LOOK, LOOK = 0.05, 0.5  # seconds between two looks at the ranks' marks, while they come up and behind that
 PATIENCE = 1.0  # seconds for a launcher to end its ranks
 LAST = 5.0  # seconds for mpiexec to end behind the last word of its ranks
 RANK = RANK_VARIABLES[:2]  # of Open MPI and MPICH, which mpiexec sets
@@ -85,11 +86,11 @@ def flags(version: str, ranks: int, threads: int, cores: int, root: bool, surviv
 
 def host_flags(version: str, hosts: Sequence[Host], environment: Mapping[str, str]) -> list[str]:
     """Return the options that name the machines, and the variables that their ranks have from here."""
-    if not hosts:
-        return []
     named = ",".join(f"{host.name}:{host.slots}" for host in hosts)
     if "Open MPI" not in version:
-        return ["-hosts", named]  # MPICH hands on all variables
+        return ["-hosts", named] if hosts else []  # MPICH hands on all variables
+    if not hosts:
+        return ["-x", marks.FOLDER]
     names = [name for name in environment if FORWARDED.match(name) and name != marks.FOLDER]
     return ["--host", named, *(word for name in [*names, marks.FOLDER] for word in ("-x", name))]
 
@@ -103,31 +104,34 @@ def rank_command(arguments: list[str]) -> list[str]:
 class Launch:
     """Starts of `mpigp ARGUMENTS` on this many ranks, until one of them ends.
 
-    model : what a fit writes, and its checkpoints with it; None for other commands, and where none are to be kept
+    output : what the command writes.   resumable : whether that is a model whose checkpoints are to be gone on from
     restarts : where more than none, the job outlives dead ranks where the MPI can; and if it dies as a whole all the
         same, it is started again so many times, from its last checkpoint or from the beginning
-    hosts : the machines; none for this one, or for the scheduler's
-    folder : one that all machines see
+    hosts : the machines, which all see the output's folder; none for this one, or for the scheduler's
     """
 
-    def __init__(self, ranks: int, threads: int, arguments: list[str], model: str | None = None, restarts: int = 0,
-                 hosts: Sequence[Host] = (), folder: str = ".") -> None:  # fmt: skip
+    def __init__(self, ranks: int, threads: int, arguments: list[str], output: str | None = None,
+                 resumable: bool = False, restarts: int = 0, hosts: Sequence[Host] = ()) -> None:  # fmt: skip
+        folder = os.path.dirname(output or "")
         self.folder = folder if os.path.isdir(folder) else "."
         self.ranks, self.threads, self.arguments = ranks, threads, list(arguments)
-        self.model, self.restarts, self.hosts, self.survive = model, restarts, list(hosts), restarts > 0
+        self.output, self.restarts, self.hosts, self.survive = output, restarts, list(hosts), restarts > 0
+        self.model = output if resumable else None
+        self.is_fit = arguments[:1] == ["fit"]
         self.mpiexec = find_mpiexec()
         self.version = mpi_version(self.mpiexec)
-        self._before = stamp(model) if model else None
+        self._before = stamp(self.model) if self.model else None
 
     def run(self) -> int:
         """Run it to its end; return the exit code."""
         job, starts = Job(os.path.abspath(self.folder) if self.hosts or elsewhere(os.environ) else None), STARTS
         while True:
             code = job.run(self._command())
-            if self.model is not None and code != 0:
-                discard_parts(self.model)
-            if job.quits:
-                say("the job was stopped at once: --resume goes on from its last checkpoint")
+            if self.output and (job.died or code):
+                discard_parts(self.output)
+            if job.quits or (job.signal and job.died and not self.is_fit):
+                say("the job was stopped at once: --resume goes on from its last checkpoint" if self.is_fit else
+                    "interrupted")  # fmt: skip
                 return 1
             if not job.died:
                 return code
@@ -158,7 +162,8 @@ class Launch:
             return False
         self.hosts = left
         place = f", without {', '.join(lost)}" if lost else ""
-        say(f"the job died: starting it again {'from its checkpoint' if saved else 'from the beginning'}{place}")
+        resumes = "--resume" in self.arguments
+        say(f"the job died: starting it again {'from its checkpoint' if resumes else 'from the beginning'}{place}")
         return True
 
     def _command(self) -> list[str]:
@@ -216,17 +221,19 @@ class Job:
             if self._unsent:  # it came before there was somebody to send it to
                 process.send_signal(signal.SIGUSR1)
                 self._unsent = False
-            watch = threading.Thread(target=self._watch, args=(process, folder), daemon=True)
+            ended = threading.Event()
+            watch = threading.Thread(target=self._watch, args=(process, folder, ended), daemon=True)
             watch.start()
             reader = threading.Thread(target=retell, args=(process,), daemon=True)
             reader.start()
             process.wait()
             self._process = None
+            ended.set()
             watch.join()
             reader.join(PATIENCE)
             self.began = bool(os.listdir(folder)) or (self._may_be_elsewhere and not self._seen)
-            word, early = marks.last_word(folder)
-            if early and not self.signal and process.returncode != STOPPED:
+            word, by_signal = marks.last_word(folder)
+            if by_signal and not self.signal and process.returncode != word:
                 word = None  # mpiexec's own signal, by which it ends the ranks when one has died
             self.died = word is None
             if self.died or self.quits or reader.is_alive():
@@ -240,14 +247,14 @@ class Job:
     def _may_be_elsewhere(self) -> bool:
         return self.shared is not None or elsewhere(os.environ)
 
-    def _watch(self, process: subprocess.Popen[str], folder: str) -> None:
+    def _watch(self, process: subprocess.Popen[str], folder: str, ended: threading.Event) -> None:
         """End a job that does not end by itself: one to quit, one behind its last word, and one that did not come up.
 
         A rank that has met the others may die while they are still on their way out of MPI's start.
         """
         met, began, over = False, time.monotonic(), 0.0
         ranks: dict[int, int] = {}
-        while process.poll() is None:
+        while not ended.wait(LOOK if met else START_LOOK):
             now = time.monotonic()
             over = over or (now if {marks.DONE, marks.FAILED} & set(os.listdir(folder)) else 0.0)
             if not met and not over:
@@ -259,7 +266,6 @@ class Job:
             if self.quits or (over and now > over + LAST):
                 end(process, folder)
                 return
-            time.sleep(0.05)
 
     def _came_up(self, ranks: dict[int, int], folder: str) -> bool:
         """Return whether all ranks of this machine that were seen have met the others, or ended."""

@@ -3,7 +3,6 @@
 import math
 import os
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,11 +15,10 @@ from threadpoolctl import threadpool_info
 from mpigp import native
 from mpigp.errors import InputError
 from mpigp.mpi.marks import DONE, FAILED, mark
-from mpigp.mpi.processes import SIZE_VARIABLES, described, say
+from mpigp.mpi.processes import SIZE_VARIABLES, abort, described, say
 from mpigp.mpi.startup import initialize
 from mpigp.types import Comm, Floats
 
-ABORTING = 5.0  # seconds at most for MPI_Abort, which waits for machines that do not answer
 NOTICE = 1.0  # seconds, after which a death is known to everyone
 LEAST_CORES = {"baseline": "Prescott", "avx2": "Haswell", "avx512": "SkylakeX"}  # OpenBLAS's, that have each
 
@@ -44,16 +42,12 @@ def world() -> Comm:
     from mpi4py import MPI
 
     def end_all(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if comm.size > 1 and isinstance(error, MPI.Exception):
+        failed = comm.size > 1 and isinstance(error, MPI.Exception)  # as a rule because another rank has died
+        if failed:
             time.sleep(NOTICE)  # where another rank was killed, the launcher ends this one, and knows why
         say(f"rank {comm.rank}: {described(error, trace)}")
-        failed = comm.size > 1 and isinstance(error, MPI.Exception)  # as a rule because another rank has died
         mark(FAILED if failed else DONE, "1")
-        if comm.size > 1:
-            timer = threading.Timer(ABORTING, os._exit, [1])
-            timer.daemon = True
-            timer.start()
-            comm.Abort(1)
+        abort(1)
         sys.stdout.flush()
         os._exit(1)  # at once: HDF5 crashes when it ends with a file that it could not close
 
@@ -69,7 +63,7 @@ def script_world() -> Comm:
     def end_all(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         sys.__excepthook__(kind, error, trace)
         sys.stderr.flush()
-        comm.Abort(1)
+        abort(1)
 
     if comm.size > 1 and sys.excepthook is sys.__excepthook__:
         sys.excepthook = end_all

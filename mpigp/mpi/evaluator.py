@@ -177,15 +177,17 @@ class Evaluator:
         return value, Adjoints(matrix, psi1Y, fit, limit)
 
     def _broadcast(self, message: Floats) -> None:
-        with self.phases("wait"):
-            self.comm.Barrier()
-        with self.phases("broadcast"):
-            self.comm.Bcast(message, root=0)
+        if self.comm.size > 1:
+            with self.phases("wait"):
+                self.comm.Barrier()
+            with self.phases("broadcast"):
+                self.comm.Bcast(message, root=0)
         self.phases.sent(message.nbytes)
 
     def _allreduce(self, accumulators: Integers) -> None:
-        with self.phases("wait"):
-            self.comm.Barrier()
-        with self.phases("reduce"):
-            self.comm.Allreduce(self._in_place, accumulators, op=self._sum)
+        if self.comm.size > 1:
+            with self.phases("wait"):
+                self.comm.Barrier()
+            with self.phases("reduce"):
+                self.comm.Allreduce(self._in_place, accumulators, op=self._sum)
         self.phases.sent(accumulators.nbytes)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpigp.mpi.processes import say, status
-from mpigp.mpi.ulfm import abort, confirm
+from mpigp.mpi.ulfm import confirm, give_up
 from mpigp.types import Comm
 
 STALL = 15.0  # seconds, the timeout where ranks are on several machines and the user gave none
@@ -159,10 +159,10 @@ class Heartbeat:
         """Kill a rank that is silent on this machine; abort the job where that is in vain, or a machine is silent."""
         if before.host != self.own.host:
             if seconds > MACHINE * self.timeout:
-                abort(self.comm, f"{before.host.decode()} has not answered for {seconds:.0f} s: the job ends")
+                give_up(self.comm, f"{before.host.decode()} has not answered for {seconds:.0f} s: the job ends")
         elif seconds > self.timeout and start_time(before.process) == before.started:
             say(f"rank {before.rank} has not answered for {self.timeout:g} s: it is treated as failed")
             with suppress(ProcessLookupError):
                 os.kill(before.process, signal.SIGKILL)
         elif seconds > self.timeout + UNREPORTED:
-            abort(self.comm, f"rank {before.rank} has failed, and MPI has not reported it for {seconds:.0f} s")
+            give_up(self.comm, f"rank {before.rank} has failed, and MPI has not reported it for {seconds:.0f} s")

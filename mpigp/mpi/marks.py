@@ -8,7 +8,7 @@ from mpigp.mpi.processes import launched_rank
 
 FOLDER = "MPIGP_STARTED"  # the variable that names the folder
 MET, ENDED = "met", "ended"  # of each rank: it has met the others; it ends in good order
-EARLY = "early"  # behind the exit code: a signal stopped the job before there was anything to save
+BY_SIGNAL = "signal"  # behind the exit code: a signal ended the job, which mpiexec sends too when a rank has died
 DONE, FAILED = "done", "failed"  # of the job: its exit code, by the rank that has the last word; it cannot go on
 
 
@@ -27,8 +27,8 @@ def marked(event: str) -> bool:
 
 
 def last_word(folder: str) -> tuple[int | None, bool]:
-    """Return the exit code that the job's last word tells, None where it left none, and whether it was EARLY."""
+    """Return the exit code that the job's last word tells, None where it left none, and whether a signal was why."""
     with suppress(OSError, ValueError):
-        code, _, early = Path(folder, DONE).read_text().partition(" ")
-        return int(code), early == EARLY
+        code, _, why = Path(folder, DONE).read_text().partition(" ")
+        return int(code), why == BY_SIGNAL
     return None, False

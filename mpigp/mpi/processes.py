@@ -1,4 +1,4 @@
-"""Processes without MPI: the launcher's environment variables, /proc, and lines on standard error."""
+"""Processes: the launcher's environment variables, /proc, lines on standard error, and the end of all ranks."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
 PR_SET_PDEATHSIG = 1  # of prctl(2)
+ABORTING = 5.0  # seconds at most for MPI_Abort, which waits for machines that do not answer
 
 
 def launched_rank(environment: Mapping[str, str]) -> int:
@@ -38,6 +39,24 @@ def say(text: str) -> None:
     with suppress(OSError):  # a full disk: what is said is worth less than what is done
         sys.stderr.write(f"mpigp: {text}\n")
         sys.stderr.flush()
+
+
+def abort(code: int) -> None:
+    """Abort all ranks, where MPI has connected any to this one; at least this one, where MPI_Abort does not return."""
+    MPI = sys.modules.get("mpi4py.MPI")
+    if MPI is None or not MPI.Is_initialized() or MPI.Is_finalized() or MPI.COMM_WORLD.size == 1:
+        return
+    import ctypes
+    import threading
+
+    timer = threading.Timer(ABORTING, os._exit, [code])
+    timer.daemon = True
+    timer.start()
+    call = getattr(ctypes.CDLL(MPI.__file__), "MPI_Abort", None)  # mpi4py's keeps Python's lock, and with it the timer
+    if call is None:
+        MPI.COMM_WORLD.Abort(code)
+    else:
+        call(ctypes.c_void_p(MPI._handleof(MPI.COMM_WORLD)), code)
 
 
 def printable(text: str) -> str:

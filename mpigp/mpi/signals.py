@@ -6,14 +6,13 @@ save, the first one ends the job too.
 
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
 
 from mpigp.errors import STOPPED
-from mpigp.mpi.marks import DONE, EARLY, mark, marked
-from mpigp.mpi.processes import launched_rank, say
+from mpigp.mpi.marks import BY_SIGNAL, DONE, mark, marked
+from mpigp.mpi.processes import abort, launched_rank, say
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 IMPATIENT = (signal.SIGINT, signal.SIGTERM)
@@ -53,7 +52,7 @@ class StopSignals:
         if not self.received:
             self.received, self._first = number, time.monotonic()
             if not self.savable:
-                self._end(f"{name} {self.early}", STOPPED, f"{STOPPED} {EARLY}", NOTICE)
+                self._end(f"{name} {self.early}", STOPPED, f"{STOPPED} {BY_SIGNAL}", NOTICE)
         elif number in IMPATIENT and time.monotonic() > self._first + SAME:
             self._end(f"{name} {self.again}", 1, "1", AT_ONCE)
 
@@ -61,6 +60,8 @@ class StopSignals:
         """End the job; rank 0 says why, or after some seconds another rank, if it alone has the signal."""
         if launched_rank(os.environ):
             time.sleep(seconds)
+            if code == STOPPED and self.savable:  # meanwhile: the fit has noted the signal, and saves
+                return
         timer = threading.Timer(AT_ONCE / 2 + SPOKEN, os._exit, [code])  # should any of this not return
         timer.daemon = True
         timer.start()
@@ -71,13 +72,6 @@ class StopSignals:
         time.sleep(SPOKEN)
         abort(code)
         os._exit(code)
-
-
-def abort(code: int) -> None:
-    """Abort all ranks, where MPI has connected any to this one."""
-    MPI = sys.modules.get("mpi4py.MPI")
-    if MPI is not None and MPI.Is_initialized() and not MPI.Is_finalized() and MPI.COMM_WORLD.size > 1:
-        MPI.COMM_WORLD.Abort(code)
 
 
 _heard: list[StopSignals] = []

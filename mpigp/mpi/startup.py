@@ -12,6 +12,7 @@ import threading
 import time
 from contextlib import suppress
 
+from mpigp.errors import InputError
 from mpigp.mpi.marks import FAILED, mark
 from mpigp.mpi.processes import RANK_VARIABLES, can_survive, children, launched_rank, say
 from mpigp.mpi.signals import stop_signals
@@ -40,8 +41,8 @@ def initialize() -> None:
     if not hasattr(library, "MPI_Init_thread"):
         MPI.Init_thread()
         return
-    done = threading.Event()
-    threading.Thread(target=_watch, args=(done,), daemon=True).start()
+    limit, done = _limit(), threading.Event()
+    threading.Thread(target=_watch, args=(limit, done), daemon=True).start()
     code = library.MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(ctypes.c_int()))
     done.set()
     if code != MPI.SUCCESS:
@@ -50,10 +51,18 @@ def initialize() -> None:
         comm.Set_errhandler(MPI.ERRORS_RETURN)  # as mpi4py does: an error becomes an exception
 
 
-def _watch(done: threading.Event) -> None:
+def _limit() -> float:
+    """Return the seconds that MPI_Init may take."""
+    text = os.environ.get(LIMIT) or str(SECONDS)
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{LIMIT}: is {text!r}, not a number of seconds: correct or unset it") from None
+
+
+def _watch(limit: float, done: threading.Event) -> None:
     """End this rank when another one of this machine has ended, or the limit has passed, before MPI_Init is done."""
     began = time.monotonic()
-    limit = float(os.environ.get(LIMIT) or SECONDS)
     wanted = next((int(os.environ[name]) for name in LOCAL_SIZES if os.environ.get(name, "").isdigit()), 0)
     ranks: dict[int, int] = {}  # of this machine, by process
     # Others end the ranks themselves; the children of a script around this rank are not the other ranks.
@@ -76,7 +85,7 @@ def _rank(process: int) -> int | None:
     """Return the rank of a process; None where it has none."""
     with suppress(OSError), open(f"/proc/{process}/environ", errors="replace") as file:
         environment = dict(item.partition("=")[::2] for item in file.read().split("\0"))
-        if any(name in environment for name in RANK_VARIABLES):
+        if any(name in environment for name in RANK_VARIABLES[:2]):  # Slurm's is its batch script's too
             return launched_rank(environment)
     return None
 

@@ -27,9 +27,9 @@ import threading
 import time
 
 from mpigp.errors import GIVEN_UP, InputError
-from mpigp.mpi.communicator import ABORTING, NOTICE
+from mpigp.mpi.communicator import NOTICE
 from mpigp.mpi.marks import FAILED, mark
-from mpigp.mpi.processes import can_survive, say
+from mpigp.mpi.processes import abort, can_survive, say
 from mpigp.types import Comm
 
 SHRINKING = 20.0  # seconds at most for MPI_Comm_shrink, which usually takes milliseconds
@@ -95,7 +95,7 @@ def survivors(comm: Comm, error: Exception) -> tuple[Comm, list[int]]:
     """
     from mpi4py import MPI
 
-    timer = threading.Timer(SHRINKING, abort, [comm, f"MPI_Comm_shrink did not finish within {SHRINKING:g} s"])
+    timer = threading.Timer(SHRINKING, give_up, [comm, f"MPI_Comm_shrink did not finish within {SHRINKING:g} s"])
     timer.daemon = True
     try:
         comm.Revoke()  # so that no rank waits forever for a failed one
@@ -104,7 +104,7 @@ def survivors(comm: Comm, error: Exception) -> tuple[Comm, list[int]]:
         timer.start()
         smaller = comm.Shrink()
     except MPI.Exception as failure:
-        abort(comm, f"MPI_Comm_shrink failed: {failure}")
+        give_up(comm, f"MPI_Comm_shrink failed: {failure}")
         raise
     finally:
         timer.cancel()
@@ -113,14 +113,11 @@ def survivors(comm: Comm, error: Exception) -> tuple[Comm, list[int]]:
     return smaller, sorted(MPI.Group.Translate_ranks(failed, numbers, MPI.COMM_WORLD.Get_group()))
 
 
-def abort(comm: Comm, reason: str) -> None:
-    """End the job, because it cannot recover; at least this rank, where MPI_Abort does not return."""
-    timer = threading.Timer(ABORTING, os._exit, [GIVEN_UP])
-    timer.daemon = True
-    timer.start()
+def give_up(comm: Comm, reason: str) -> None:
+    """End the job, because it cannot recover."""
     say(f"rank {comm.rank}: {reason}")
     mark(FAILED)
-    comm.Abort(GIVEN_UP)
+    abort(GIVEN_UP)
 
 
 def finalize_in_time(seconds: float = 10.0) -> None:

@@ -2,7 +2,8 @@
 """The m × m algebra of the bound, by SciPy's LAPACK without the cost of its wrappers.
 
 All matrices are row-major. LAPACK counts by columns: it sees the transpose of every matrix here, so a lower triangle as an
-upper one, and products in the reverse order. Lower triangles are packed by rows.
+upper one, and products in the reverse order. Lower triangles are packed by rows. What takes m³ operations lets go of
+Python's lock: other threads hear signals and send heartbeats meanwhile.
 """
 
 import numpy as np
@@ -33,7 +34,8 @@ def pivoted_cholesky(K, double jitter):
     cdef double[::1] space = np.empty(2 * m)
     for i in range(m):
         L[i, i] += jitter
-    dpstrf(&UPPER, &m, &L[0, 0], &m, &pivots[0], &rank, &tolerance, &space[0], &info)
+    with nogil:
+        dpstrf(&UPPER, &m, &L[0, 0], &m, &pivots[0], &rank, &tolerance, &space[0], &info)
     if rank < m or not isfinite(L[m - 1, m - 1]):
         return None
     clear_above(L)
@@ -47,7 +49,8 @@ def triangle_inverse(L):
     result = L.copy()
     cdef double[:, ::1] X = result
     cdef int m = check_square("L", X), info
-    dtrtri(&UPPER, &PLAIN, &m, &X[0, 0], &m, &info)
+    with nogil:
+        dtrtri(&UPPER, &PLAIN, &m, &X[0, 0], &m, &info)
     return result
 
 
@@ -57,16 +60,17 @@ def solve(const double[:, ::1] L, B, bint transposed=False):
     cdef double[:, ::1] X = result
     check_square("L", L)
     check_matrix("B", X, L.shape[0], X.shape[1])
-    solve_in_place(L, X, transposed)
+    with nogil:
+        solve_in_place(L, X, transposed)
     return result
 
 
-cdef void solve_in_place(const double[:, ::1] L, double[:, ::1] B, bint transposed) noexcept:
+cdef void solve_in_place(const double[:, ::1] L, double[:, ::1] B, bint transposed) noexcept nogil:
     cdef int m = B.shape[0], k = B.shape[1]
     dtrsm(&RIGHT, &UPPER, &TRANSPOSED if transposed else &PLAIN, &PLAIN, &k, &m, &ONE, <double *>&L[0, 0], &m, &B[0, 0], &k)
 
 
-cdef void both_sides(const double[:, ::1] M, double[:, ::1] W, double factor, bint transposed=False) noexcept:
+cdef void both_sides(const double[:, ::1] M, double[:, ::1] W, double factor, bint transposed=False) noexcept nogil:
     """Make W (m, m) factor/2 Mᵀ (W + Wᵀ) M, or with M and Mᵀ exchanged, exactly symmetric; M is lower triangular."""
     cdef int m = M.shape[0]
     cdef char *left = &TRANSPOSED if transposed else &PLAIN
@@ -76,7 +80,7 @@ cdef void both_sides(const double[:, ::1] M, double[:, ::1] W, double factor, bi
     make_symmetric(W)
 
 
-cdef void make_symmetric(double[:, ::1] X) noexcept:
+cdef void make_symmetric(double[:, ::1] X) noexcept nogil:
     cdef Py_ssize_t i, j
     for i in range(X.shape[0]):
         for j in range(i):
@@ -112,7 +116,8 @@ def group_bound(C, b, double n, double YY, double variance, double beta):
     cdef double[:, ::1] L_B = factor_P
     for i in range(m):
         L_B[i, i] += 1
-    dpotrf(&UPPER, &m, &L_B[0, 0], &m, &info)
+    with nogil:
+        dpotrf(&UPPER, &m, &L_B[0, 0], &m, &info)
     if info != 0:
         return None
     clear_above(L_B)
@@ -125,12 +130,14 @@ def group_bound(C, b, double n, double YY, double variance, double beta):
     for i in range(m):
         for j in range(d):
             cc += g[i, j] * g[i, j]
-    solve_in_place(L_B, g, True)
+    with nogil:
+        solve_in_place(L_B, g, True)
 
     # ∂F/∂P = d/2 (I − P⁻¹) − βs/2 g gᵀ
     derivative = factor_P.copy()
     cdef double[:, ::1] by_P = derivative
-    dpotri(&UPPER, &m, &by_P[0, 0], &m, &info)
+    with nogil:
+        dpotri(&UPPER, &m, &by_P[0, 0], &m, &info)
     for i in range(m):
         if not by_P[i, i] <= MOST_OF_INVERSE:  # C ⪰ 0, so P ⪰ I: only rounding can break it, and F then means nothing
             return None
@@ -138,7 +145,8 @@ def group_bound(C, b, double n, double YY, double variance, double beta):
             by_P[i, j] *= -0.5 * d
         by_P[i, i] += 0.5 * d
     factor = -0.5 * beta * s
-    dsyrk(&UPPER, &TRANSPOSED, &m, &d, &factor, &g[0, 0], &d, &ONE, &by_P[0, 0], &m)
+    with nogil:
+        dsyrk(&UPPER, &TRANSPOSED, &m, &d, &factor, &g[0, 0], &d, &ONE, &by_P[0, 0], &m)
     by_s = 0.5 * beta * cc - 0.5 * n * d
     for i in range(m):
         for j in range(i):
@@ -186,9 +194,10 @@ def whitened(const double[:, ::1] pairs not None, const double[:, ::1] root_K, c
             for j in range(i + 1):
                 C[k, i, j] = C[k, j, i] = pairs[p, k] * root_K[i, j]
                 p += 1
-        solve_in_place(L, C[k], False)
-        dtrsm(&LEFT, &UPPER, &TRANSPOSED, &PLAIN, &m, &m, &ONE, <double *>&L[0, 0], &m, &C[k, 0, 0], &m)
-        make_symmetric(C[k])
+        with nogil:
+            solve_in_place(L, C[k], False)
+            dtrsm(&LEFT, &UPPER, &TRANSPOSED, &PLAIN, &m, &m, &ONE, <double *>&L[0, 0], &m, &C[k, 0, 0], &m)
+            make_symmetric(C[k])
     return result
 
 
@@ -198,7 +207,8 @@ def sandwiched(const double[:, ::1] inverse, W, double factor, bint transposed=F
     cdef double[:, ::1] X = result
     cdef int m = check_square("inverse", inverse)
     check_matrix("W", X, m, m)
-    both_sides(inverse, X, factor, transposed)
+    with nogil:
+        both_sides(inverse, X, factor, transposed)
     return result
 
 
@@ -212,7 +222,8 @@ def pair_weights(by_C, const double[:, ::1] root_K, const double[:, ::1] inverse
     result = np.empty((m * (m + 1) // 2, groups))
     cdef double[:, ::1] out = result
     for k in range(groups):
-        both_sides(inverse, W[k], 1.0)
+        with nogil:
+            both_sides(inverse, W[k], 1.0)
         p = 0
         for i in range(m):
             for j in range(i + 1):

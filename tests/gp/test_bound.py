@@ -205,8 +205,8 @@ def test_any_split_at_chunk_borders_gives_the_same_integers_and_bits(model, shap
     problem = make(*shape)
     n = shape[0]
     whole = bits(evaluate(model, *problem, 1e-6))
-    one, words = evaluate_on_ranks(model, problem, 1e-6, [0, n])
-    assert bits(one) == whole
+    all_on_one, words = evaluate_on_ranks(model, problem, 1e-6, [0, n, n])
+    assert bits(all_on_one) == whole
     assert sum(word.dtype == np.int64 for word in words) >= 3
     rng = np.random.default_rng(n)
     for ranks in (2, 3, 5):

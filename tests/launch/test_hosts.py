@@ -28,7 +28,7 @@ def test_a_hostfile_of_each_mpi(tmp_path: Path) -> None:
     assert read_hostfile(str(path)) == [Host("h1", 2), Host("h2", 3), Host("h3", 4), Host("h4", 1)]
 
 
-@pytest.mark.parametrize("text", [None, "", "# nothing\n", "h1 slots=0\n", b"\xff\xfe"])
+@pytest.mark.parametrize("text", [None, "", "# nothing\n", "h1 slots=0\n", "h1 slot=4\n", b"\xff\xfe"])
 def test_a_hostfile_without_hosts_is_refused(text: str | bytes | None, tmp_path: Path) -> None:
     path = tmp_path / "hosts"
     if text is not None:

@@ -87,7 +87,8 @@ def test_machines_are_named_to_each_mpi_and_open_mpi_hands_our_variables_on() ->
     assert host_flags(MPICH, hosts, {"OMP_NUM_THREADS": "1"}) == ["-hosts", "h1:2,h2:1"]
     options = host_flags(OPEN_MPI, hosts, {"OMP_NUM_THREADS": "1", "HOME": "/"})
     assert options == ["--host", "h1:2,h2:1", "-x", "OMP_NUM_THREADS", "-x", "MPIGP_STARTED"]
-    assert host_flags(OPEN_MPI, [], {}) == []
+    assert host_flags(OPEN_MPI, [], {}) == ["-x", "MPIGP_STARTED"]
+    assert host_flags(MPICH, [], {}) == []
 
 
 def test_ranks_import_nothing_from_the_current_folder(tmp_path: Path) -> None:
@@ -245,12 +246,13 @@ def test_the_exit_code_is_that_of_the_last_word(handlers: None, code: int, word:
     assert (found, job.died) == (code if word is None else word, word is None)
 
 
-@pytest.mark.parametrize("code", [75, 143])
-def test_a_stop_that_nobody_asked_for_is_mpiexecs_own(code: int, handlers: None) -> None:
+@pytest.mark.parametrize("code", [1, 75, 137])
+@pytest.mark.parametrize("word", [1, 75])  # of other commands, and of a fit
+def test_a_stop_that_nobody_asked_for_is_mpiexecs_own(word: int, code: int, handlers: None) -> None:
     """It ends the ranks by a signal when one has died."""
     job = Job()
-    assert job.run(["sh", "-c", f'printf "75 early" > "$MPIGP_STARTED/done"; exit {code}']) == code
-    assert job.died is (code != 75)
+    assert job.run(["sh", "-c", f'printf "{word} signal" > "$MPIGP_STARTED/done"; exit {code}']) == code
+    assert job.died is (code != word)
 
 
 @pytest.mark.parametrize("mark", ["done", "failed"])

@@ -182,7 +182,7 @@ def test_what_each_script_starts_and_its_exit_code(name: str, expected: str, cod
 
 
 @pytest.mark.parametrize(
-    ("code", "word", "expected"), [(0, "0", 0), (0, "", 1), (0, "75", 1), (75, "75", 75), (9, "", 9)]
+    ("code", "word", "expected"), [(0, "0", 0), (0, "", 1), (0, "75", 1), (75, "75", 75), (143, "75", 75), (9, "", 9)]
 )
 def test_under_srun_zero_means_that_rank_0_had_its_last_word(
     code: int, word: str, expected: int, tmp_path: Path

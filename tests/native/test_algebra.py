@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -144,3 +147,38 @@ def test_shapes_that_do_not_fit_are_refused(name, position, axis, change):
 @pytest.mark.parametrize("name", FITTING)
 def test_shapes_that_fit_are_accepted(name):
     getattr(native, name)(*(np.ones(shape) if isinstance(shape, tuple) else shape for shape in FITTING[name]))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda L, K: native.pivoted_cholesky(K, 1.0),
+        lambda L, K: native.triangle_inverse(L),
+        lambda L, K: native.sandwiched(L, K, 1.0),
+        lambda L, K: native.pair_weights(np.stack([K, K]), K, L),
+    ],
+    ids=["pivoted_cholesky", "triangle_inverse", "sandwiched", "pair_weights"],
+)
+def test_other_threads_go_on_meanwhile(call: Callable) -> None:
+    """They hear signals, and send heartbeats."""
+    m, done, ticks = 1000, threading.Event(), []
+    L, K = np.eye(m), np.eye(m)
+
+    def tick() -> None:
+        while not done.wait(1e-4):
+            ticks.append(time.perf_counter())
+
+    def is_seen() -> bool:
+        """Return whether the thread has run in the middle of a call."""
+        began = time.perf_counter()
+        call(L, K)
+        seconds = time.perf_counter() - began
+        return any(0.25 * seconds < each - began < 0.75 * seconds for each in ticks)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    try:
+        assert sum(is_seen() for _ in range(10)) > 5
+    finally:
+        done.set()
+        thread.join()
