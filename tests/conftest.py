@@ -30,8 +30,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Use all cores, and a worker more, since that of Slurm waits; for a file that is named, a start takes longer."""
-    return 0 if any(".py" in word for word in config.args) else len(os.sched_getaffinity(0)) + 1
+    """Use all cores, and where Slurm is, a worker more, since that waits; for a file that is named, none."""
+    from tests.slurm.cluster import missing
+
+    return 0 if any(".py" in word for word in config.args) else len(os.sched_getaffinity(0)) + (not missing())
 
 
 @pytest.hookimpl(optionalhook=True)

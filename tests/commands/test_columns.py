@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
-from mpigp.cli import execute
 from tests.support.calling import command, read, write
 from tests.support.reports import report
 
@@ -56,13 +56,6 @@ def gplvm(columns: dict[str, np.ndarray], tmp_path_factory: pytest.TempPathFacto
     command("fit", data, "-o", folder / "model.h5", "--model", "gplvm", "--latent", 2, "--inducing", 10,
             "--max-iter", 20)  # fmt: skip
     return folder / "model.h5"
-
-
-def refused(capfd: pytest.CaptureFixture[str], *words: object) -> str:
-    """Return the one line of a command that is refused."""
-    assert execute([str(word) for word in words]) == 2
-    (line,) = capfd.readouterr().err.splitlines()
-    return line
 
 
 def names(path: Path, which: str) -> list[str]:
@@ -138,17 +131,17 @@ def test_variances_without_names_are_as_many_as_the_inputs(
 
 
 def test_columns_that_are_missing_are_named(
-    regression: Path, gplvm: Path, columns: dict[str, np.ndarray], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    regression: Path, gplvm: Path, columns: dict[str, np.ndarray], tmp_path: Path, refused: Callable[..., str]
 ) -> None:
     new = converted(tmp_path, ["other", "wind", "heat"], Y_NAMES, columns, "new")
     few = converted(tmp_path, [], ["up", "wind", "heat", "other", "rain"], columns, "few")
     output = tmp_path / "output"
     for words in (["predict", regression, new], ["report", regression, "--data", new],
                   ["evaluate", new, "--params", regression]):  # fmt: skip
-        line = refused(capfd, *words, "-o", output)
+        line = refused(*words, "-o", output)
         assert f"{new}: /X: lacks rain, and has other, wind, heat: the inputs of {regression} are found by name" in line
     for name in ("embed", "reconstruct"):
-        line = refused(capfd, name, gplvm, few, "-o", output)
+        line = refused(name, gplvm, few, "-o", output)
         assert f"{few}: /Y: lacks down, and has up, wind, heat, other, rain: the outputs of {gplvm}" in line
     assert not output.exists()
 
@@ -207,11 +200,11 @@ def test_names_stand_where_numbers_of_columns_do(
 
 
 def test_a_column_without_entries_is_named(
-    columns: dict[str, np.ndarray], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    columns: dict[str, np.ndarray], tmp_path: Path, refused: Callable[..., str]
 ) -> None:
     data = converted(tmp_path, [], X_NAMES, columns | {"heat": np.full(ROWS, np.nan)}, "data")
     words = ["fit", data, "-o", tmp_path / "model.h5", "--model", "gplvm", "--latent", 1, "--inducing", 3, "--missing"]
-    assert "/Y: column 1 (counted from 0), heat, has no entry at all" in refused(capfd, *words)
+    assert "/Y: column 1 (counted from 0), heat, has no entry at all" in refused(*words)
 
 
 def test_a_report_names_its_inputs(

@@ -20,6 +20,7 @@ from tests.fuzz.children import Outcome, call, forked, import_modules
 from tests.fuzz.mutations import choose, mutate
 
 KEPT = b"an output of an earlier run"
+UNCHANGED = 0.05  # of the files that no mutation could be made of: more, and one of the mutations is broken
 
 
 class Trial(NamedTuple):
@@ -104,7 +105,7 @@ def main() -> int:
     arguments = parser.parse_args()
     only, seed = arguments.only, arguments.seed
     import_modules()
-    start, codes, wrong = time.monotonic(), Counter[int](), 0
+    start, codes, wrong, unchanged = time.monotonic(), Counter[int](), 0, 0
     with tempfile.TemporaryDirectory(prefix="mpigp-fuzz-") as place:
         source = Path(place) / "corpus"
         source.mkdir()
@@ -115,6 +116,7 @@ def main() -> int:
                 tell(trial, "--files 0")
         for number, folder, trial in trials(source, place, seed, range(arguments.files) if only is None else [only]):
             codes[trial.outcome.code] += 1
+            unchanged += not trial.mutations
             if trial.faults:
                 wrong += 1
                 tell(trial, f"--seed {seed} --only {number}")
@@ -123,6 +125,9 @@ def main() -> int:
                 shutil.copytree(folder, kept, dirs_exist_ok=True, ignore=shutil.ignore_patterns("fifo"))
                 print(f"{trial}\nthe files: {kept}")
             shutil.rmtree(folder)
+    if unchanged > UNCHANGED * sum(codes.values()):
+        wrong += 1
+        print(f"{unchanged} files were not mutated: a mutation fails")
     ends = "".join(f", {count} ended with {code}" for code, count in sorted(codes.items()))
     print(f"{sum(codes.values())} files, {wrong} faults{ends}; {time.monotonic() - start:.0f} s")
     return 1 if wrong else 0

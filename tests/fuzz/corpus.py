@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,7 +31,6 @@ def make(folder: Path, call: Callable[[Path, list[str]], int]) -> None:
     _write_parquet(folder / "table.parquet", X, Y)
     for model, words in FITS.items():
         assert call(folder, ["fit", *words, "-o", model, "--metrics", "metrics.jsonl"]) == 0, model
-    shutil.copy(folder / "gplvm_model.h5", folder / "start.h5")
     assert call(folder, ["predict", "regression_model.h5", "regression.h5", "-o", "result.h5"]) == 0
     assert call(folder, ["evaluate", "gplvm.h5", "--params", "gplvm_model.h5", "-o", "gradients.h5"]) == 0
 

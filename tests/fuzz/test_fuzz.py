@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.launching import ROOT
 
-FILES, SEED = int(os.environ.get("MPIGP_FUZZ_FILES", "500")), 14
+FILES, SEED = int(os.environ.get("MPIGP_FUZZ_FILES", "250")), 14
 
 
 @pytest.mark.slow

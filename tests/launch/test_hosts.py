@@ -9,6 +9,7 @@ import pytest
 from mpigp.errors import InputError
 from mpigp.launch import hosts
 from mpigp.launch.hosts import Host, answering, parse_hosts, read_hostfile
+from tests.support.launching import run
 
 
 def test_hosts_with_and_without_numbers() -> None:
@@ -40,10 +41,16 @@ def test_machines_answer_that_can_be_logged_in_to_and_reach_this_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A login alone is not enough, nor is a name that nobody has."""
-    monkeypatch.setattr(hosts, "PATIENCE", 2.0)
+    monkeypatch.setattr(hosts, "PATIENCE", 4.0)
     monkeypatch.setattr(hosts, "is_here", lambda host: host.name == "here")
     agent = tmp_path / "agent"
-    agent.write_text('#!/bin/sh\n[ "$1" = localhost. ] || exec sh -c "$2"\n')
+    agent.write_text('#!/bin/sh\n[ "$1" = 127.0.0.2 ] || exec sh -c "$2"\n')
     agent.chmod(0o755)
-    asked = [Host("here", 1), Host("localhost", 2), Host("localhost.", 1), Host("nobody.invalid", 1)]
+    asked = [Host("here", 1), Host("localhost", 2), Host("127.0.0.2", 1), Host("nobody.invalid", 1)]
     assert answering(asked, {"PRTE_MCA_plm_ssh_agent": str(agent)}) == asked[:2]
+
+
+def test_machines_that_do_not_take_the_ranks_are_refused(tmp_path: Path) -> None:
+    outcome = run(None, "--hosts", "h1:2,h2:1", "--ranks", 4, "info", tmp_path)
+    assert (outcome.code, len(outcome.ours)) == (2, 1), outcome
+    assert "--ranks: is 4, but the machines take 3" in outcome.stderr

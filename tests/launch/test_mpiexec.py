@@ -209,12 +209,12 @@ def test_a_launcher_that_starts_nothing_is_ended(handlers: None, monkeypatch: py
 def test_ranks_of_a_scheduled_job_may_be_elsewhere(handlers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "START", 0.5)
     monkeypatch.setenv(SCHEDULED[0], "7")
-    job, slow = Job(), ["sh", "-c", f"sleep 2; {DONE}"]
-    assert job.run(slow) == 0
+    job = Job()
+    assert job.run(["sh", "-c", f"sleep 2; {DONE}"]) == 0
     assert not job.died and job.began
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "1")
     monkeypatch.setenv("SLURMD_NODENAME", "here")
-    assert job.run(slow) == 128 + signal.SIGTERM
+    assert job.run(["sleep", "3600"]) == 128 + signal.SIGTERM
     assert job.died and not job.began
 
 
@@ -300,7 +300,7 @@ def test_a_second_interrupt_ends_a_job_that_did_not_hear_the_first(apart: float,
         "for _ in range(2):\n"
         "    os.kill(os.getppid(), signal.SIGINT)\n"
         f"    time.sleep({apart})\n"
-        f"time.sleep({3600 if apart > SAME else 1})\n"
+        f"time.sleep({60 if apart > SAME else 1})\n"
     )
     job = Job()
     assert job.run([sys.executable, "-c", script]) == (128 + signal.SIGKILL if apart > SAME else 0)

@@ -18,6 +18,7 @@ A job that ended before the fit did is resumed, and must then have the same bits
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import random
 import re
@@ -36,11 +37,12 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from mpigp.launch.mpiexec import find_mpiexec, flags
+from mpigp.launch.mpiexec import find_mpiexec
 from tests.hosts.rig import AGENT, Rig, missing
 from tests.support.fits import differences, fit
 from tests.support.inputs import Inputs, write_inputs
-from tests.support.launching import ROOT, end_session, mpi_version, run
+from tests.support.launching import ROOT, end_session, needed_flags, run
+from tests.support.phases import Held
 
 LIMIT = 600  # seconds of a run: many times what the slowest takes on a busy machine
 ITERATIONS = 40
@@ -104,11 +106,14 @@ def ranks_of(tag: str) -> dict[int, int]:
 
 
 class Run:
-    """A fit that is under way, and what it has said so far; by default started by `--ranks`, or on a rig's hosts."""
+    """A fit that is under way, and what it has said so far; by default started by `--ranks`, or on a rig's hosts.
+
+    It waits behind iteration `hold` until its `held` lets it go: it cannot be over before its fault, on any machine.
+    """
 
     def __init__(
         self, inputs: Inputs, model: str, folder: Path, ranks: int, *options: object,
-        start: list[object] | None = None, rig: Rig | None = None,
+        start: list[object] | None = None, rig: Rig | None = None, hold: int = ITERATIONS - 5,
     ) -> None:  # fmt: skip
         self.output, self.metrics, self.tag = folder / "model.h5", folder / "metrics.jsonl", uuid.uuid4().hex
         self.output.unlink(missing_ok=True)
@@ -116,7 +121,9 @@ class Run:
         hosts = ["--hosts", ",".join(f"{name}:2" for name in rig.names)] if rig else []
         words = [*(start or [sys.executable, ROOT / "run.py", "--ranks", ranks, *hosts]),
                  *fit(inputs, self.output, model, *SETTINGS, *options), "--metrics", self.metrics]  # fmt: skip
-        environment = {**os.environ, TAG: self.tag, "OMPI_MCA_mpi_yield_when_idle": "1"}
+        shutil.rmtree(folder / "held", ignore_errors=True)
+        self.held = Held(folder / "held", "iterating", hold)
+        environment = {**os.environ, **self.held.environment, TAG: self.tag, "OMPI_MCA_mpi_yield_when_idle": "1"}
         if rig:
             words, environment["PRTE_MCA_plm_ssh_agent"] = list(rig.command(*words)), str(AGENT)
         self.began = time.perf_counter()
@@ -151,14 +158,15 @@ class Run:
         """Return how many iterations were made."""
         return self.metrics.read_text().count("\n")
 
-    def kill(self, ranks: list[int], by: signal.Signals = signal.SIGKILL) -> int:
+    def kill(self, ranks: list[int], by: signal.Signals = signal.SIGKILL, alive: dict[int, int] | None = None) -> int:
         """Kill those of the ranks that are alive, but leave one; return how many."""
-        alive = ranks_of(self.tag)
-        victims = [rank for rank in ranks if rank in alive][: len(alive) - 1]
-        for rank in victims:
+        alive = ranks_of(self.tag) if alive is None else alive
+        done = 0
+        for rank in [rank for rank in ranks if rank in alive][: len(alive) - 1]:
             with suppress(ProcessLookupError):
                 os.kill(alive[rank], by)
-        return len(victims)
+                done += 1
+        return done
 
     def kill_launcher(self) -> int:
         """Kill mpiexec; return 1 where it was there."""
@@ -185,6 +193,7 @@ def killed(
     try:
         each.wait(lambda: each.iterations() >= 10)
         assert each.kill(victims, by) == len(victims), each.said
+        each.held.go()
         return each.end(), each.said, each.output
     finally:
         end_session(each.process.pid)
@@ -194,6 +203,7 @@ def killed(
 def undisturbed(*options: object, rows: int = 700) -> Path:
     """Return the model of the same fit on one rank, in which nobody dies."""
     folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     outcome = run(None, *fit(write_inputs(folder, "gplvm", rows, 7, 2, 3), folder / "alone.h5", "gplvm",
                              *SETTINGS, *options))  # fmt: skip
     assert outcome.code == 0, outcome
@@ -249,22 +259,27 @@ def strike(each: Run, phase: str, ranks: int, chance: random.Random, rig: Rig | 
         each.wait(have_met, 0.001)
         time.sleep(chance.uniform(0.0, 0.2))
         return each.kill(victims)
-    wanted = chance.randrange(1, ITERATIONS - 10) if phase != "end" else ITERATIONS
+    if phase == "end":
+        each.wait(lambda: each.held.there() > 0)  # before the last iteration
+        alive = ranks_of(each.tag)  # which takes longer than they have left
+        each.held.go()
+        time.sleep(chance.uniform(0.0, 0.1))
+        return each.kill(victims, alive=alive)
+    wanted = chance.randrange(1, ITERATIONS - 10)
     each.wait(lambda: each.iterations() >= wanted)
     if phase == "checkpoint":
-        each.wait(lambda: any(each.output.parent.glob(".model.h5.*.part")), 0.0)
+        each.wait(lambda: any(each.output.parent.glob(".model.h5.*.part")) or each.held.there() > 0, 0.0)
         return each.kill(victims)
     time.sleep(chance.uniform(0.0, 0.05))
     if phase == "launcher":
         return each.kill_launcher()
-    if phase == "end":
-        return each.kill(victims)
     if phase == "at once":
         return each.kill(chance.sample(range(ranks), chance.choice([2, 3])))
     if phase == "master":
         return each.kill([0])
     if phase == "recovery":
         done = each.kill(victims[:1])
+        each.held.go()
         each.wait(lambda: "was lost" in each.said, 0.001)
         time.sleep(chance.uniform(0.0, 0.05))
         return done + each.kill(chance.sample(range(ranks), 2))
@@ -282,11 +297,13 @@ def one(case: Case, phase: str, ranks: int, chance: random.Random, rig: Rig | No
     options: list[object] = (
         ["--checkpoint-every", 1 if phase == "checkpoint" else chance.choice([1, 5])] if often else []
     )
-    options += ["--stall-timeout", STALL] if phase == "stop" or rig else []
+    options += ["--stall-timeout", STALL] if phase in ("stop", "host kill", "host cut") else []
     start = by_mpiexec(ranks) if phase == "plain start" else None
-    each, done, fault = Run(inputs, model, folder, ranks, *options, start=start, rig=rig), 0, ""
+    hold = ITERATIONS - 1 if phase == "end" else ITERATIONS - 5
+    each, done, fault = Run(inputs, model, folder, ranks, *options, start=start, rig=rig, hold=hold), 0, ""
     try:
         done = strike(each, phase, ranks, chance, rig)
+        each.held.go()
         code = each.end()
         if code and phase in RESUMED:
             fault = resumed(each, case, code if phase == "signal" else 75, options)
@@ -313,7 +330,7 @@ def one(case: Case, phase: str, ranks: int, chance: random.Random, rig: Rig | No
 
 def by_mpiexec(ranks: int) -> list[object]:
     """Return the words before a command under plain mpiexec with fault tolerance."""
-    needed = flags(mpi_version(), ranks, 1, len(os.sched_getaffinity(0)), os.geteuid() == 0, survive=True)
+    needed = needed_flags(ranks, survive=True)
     return [find_mpiexec(), *needed, "-n", ranks, sys.executable, ROOT / "run.py"]
 
 

@@ -28,7 +28,7 @@ def main(folder: Path, victim: str, at: int) -> None:
         if victim in ("all", str(RANK)) and fit.iteration == at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    both = {"max_iter": 60, "hold": 5, "checkpoint_every": 10, "resume": True, "callback": kill}
+    both = {"max_iter": 30, "hold": 5, "checkpoint_every": 5, "resume": True, "callback": kill}
     gplvm = mpigp.BayesianGPLVM(
         8, latent=2, checkpoint=folder / "gplvm.h5", metrics=folder / "metrics.jsonl", **both
     ).fit(Y)

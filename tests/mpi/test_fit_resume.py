@@ -20,16 +20,16 @@ from typing import NamedTuple
 import h5py
 import pytest
 
-from mpigp.launch.mpiexec import find_mpiexec, flags
+from mpigp.launch.mpiexec import find_mpiexec
 from mpigp.mpi.processes import launched_rank
 from tests.mpi.test_same_bits import contents
 from tests.support.fits import OPTIMIZERS, differences, fit
 from tests.support.inputs import MODELS, Inputs, write_inputs
-from tests.support.launching import KILL, LAUNCHERS, ROOT, Outcome, end_session, mpi_version, run, several
+from tests.support.launching import KILL, LAUNCHERS, ROOT, Outcome, end_session, needed_flags, run, several
 
 N, M, Q, D = 700, 8, 2, 3
-ITERATIONS, HOLD = 60, 15
-ENOUGH = 20  # iterations that a run is let make before it is stopped; those behind are free
+ITERATIONS, HOLD = 36, 6
+ENOUGH = 10  # iterations that a run is let make before it is stopped; those behind are free
 PIPE = 4096  # bytes, the least that a pipe holds: a dozen lines of metrics
 REASONS = ("SIGTERM", "SIGUSR1", "time limit")
 LIMIT = 1.5  # seconds of the time limit: more than the first iterations take
@@ -49,7 +49,7 @@ def launcher(ranks: int | None, plain: bool = False) -> list[object]:
         return [sys.executable, ROOT / "run.py"]
     if not plain:
         return [sys.executable, ROOT / "run.py", "--ranks", ranks]
-    needed = flags(mpi_version(), ranks, 1, len(os.sched_getaffinity(0)), os.geteuid() == 0)
+    needed = needed_flags(ranks)
     return [find_mpiexec(), *needed, "-n", ranks, sys.executable, ROOT / "run.py"]
 
 
@@ -319,12 +319,12 @@ def test_metrics_of_a_resumed_run_go_on_without_gap_or_repetition(inputs: dict[s
 # killed
 
 
-KILLS = 10
+KILLS = 5
 
 
 @pytest.mark.slow
 def test_killed_at_any_moment_the_checkpoint_is_whole(tmp_path: Path) -> None:
-    """Ten times the whole job is killed, while it writes a checkpoint every other iteration, and resumed."""
+    """Five times the whole job is killed, while it writes a checkpoint every other iteration, and resumed."""
     inputs = write_inputs(tmp_path, "gplvm", 2000, 12, 4, 3)  # hundreds of iterations: more than the runs get to make
     output, metrics, again = tmp_path / "model.h5", tmp_path / "metrics.jsonl", tmp_path / "again.h5"
     settings = ["--hold", 10, "--tolerance", 0, "--gradient-tolerance", 0]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
+import numpy as np
 import pytest
 
-from mpigp.mpi.heartbeat import Address, neighbors
+from mpigp.mpi import heartbeat
+from mpigp.mpi.heartbeat import ADDRESS, STALL, Address, Heartbeat, neighbors
 
 
 def ranks(*hosts: str) -> list[Address]:
@@ -37,3 +41,29 @@ def test_everybody_is_monitored_and_sends_to_those_that_monitor_it(hosts: str) -
 def test_without_a_rank_that_failed_the_next_takes_its_place() -> None:
     addresses = [each for each in ranks("a", "a", "b", "b") if each.rank != 2]
     assert before(addresses) == {0: [1, 3], 1: [0], 3: [0]}
+
+
+class Gathered:
+    """A communicator of two ranks, of which the other is on some host."""
+
+    rank, size = 0, 2
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+
+    def Allgather(self, mine: np.ndarray, gathered: np.ndarray) -> None:
+        own = Address(*ADDRESS.unpack(mine.tobytes()))
+        host = self.host.encode() or own.host
+        gathered[:] = mine, np.frombuffer(ADDRESS.pack(*own._replace(rank=1, host=host)), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("host", "asked", "timeout"), [("", None, 0), ("elsewhere.invalid", None, STALL), ("elsewhere.invalid", 7.0, 7.0)]
+)
+def test_ranks_on_several_machines_monitor_each_other_unless_told_otherwise(
+    host: str, asked: float | None, timeout: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "confirm", lambda comm: None)
+    with closing(Heartbeat(Gathered(host), asked)) as found:
+        assert found.timeout == timeout
+        assert found._thread.is_alive() is (timeout > 0)

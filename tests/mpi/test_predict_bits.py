@@ -20,7 +20,7 @@ N, M, Q, D = 277, 7, 2, 3  # a prime: nothing divides it; five chunks
 ROWS = (N, 3, 1)  # many, fewer than ranks, and one
 HALF, ITERATIONS = 9, 20
 LEARN = ["--hold", 5, "--tolerance", 0, "--gradient-tolerance", 0, "--seed", 3]
-DECOMPOSITIONS = [(2, 1), (3, 1), (5, 1), (1, 2), (2, 2)]  # ranks, threads
+DECOMPOSITIONS = [(3, 1), (5, 1), (1, 2), (2, 2)]  # ranks, threads
 MISSING: dict[str, list[object]] = {
     "missing": [],
     "missing-scg": ["--optimizer", "scg", "--placement", "kmeans", "--standardize", "center"],

@@ -15,12 +15,9 @@ from tests.mpi.bad_inputs import (
     M,
     N,
     Q,
-    configuration_is_no_text,
-    data_damaged_in_the_rows_of_the_second_rank,
     data_missing,
     nan_in_the_rows_of_two_ranks,
     output_folder_missing,
-    parameters_end_half_way,
     unknown_flag,
 )
 from tests.support.inputs import change, write_inputs
@@ -60,11 +57,8 @@ def test_bad_input_is_refused(case: Case, refused: dict[str, Refused]) -> None:
 
 WAYS = [  # one case for each way in which an error comes up
     unknown_flag,  # before there is MPI
-    configuration_is_no_text,
     output_folder_missing,  # on rank 0 alone
     data_missing,  # on all ranks
-    parameters_end_half_way,
-    data_damaged_in_the_rows_of_the_second_rank,  # on one rank
     nan_in_the_rows_of_two_ranks,  # on some
 ]
 

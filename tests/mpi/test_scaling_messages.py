@@ -20,7 +20,7 @@ from tests.support.inputs import write_inputs
 from tests.support.launching import LAUNCHERS, ROOT, end_marked, marked, run
 
 M, Q, D = 20, 3, 2
-COUNTS = (1, 2, 4, 8)
+COUNTS = (1, 2, 4)
 SIZES = ["--inducing", M, "--outputs", D, "--rounds", 1, "--repeat", 1, "--timeout", 600]
 
 

@@ -15,11 +15,12 @@ from typing import NamedTuple
 
 import pytest
 
-from mpigp.launch.mpiexec import find_mpiexec, flags
+from mpigp.launch.mpiexec import find_mpiexec
 from mpigp.mpi.processes import RANK_VARIABLES
+from mpigp.mpi.signals import SAME
 from tests.support.fits import differences, fit
 from tests.support.inputs import Inputs, write_inputs
-from tests.support.launching import KILL, LAUNCHERS, ROOT, Outcome, end_session, marked, mpi_version, run, several
+from tests.support.launching import KILL, LAUNCHERS, ROOT, Outcome, end_session, marked, needed_flags, run, several
 from tests.support.phases import PHASES, Held
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
@@ -50,6 +51,7 @@ class Running(NamedTuple):
     held: Held
     start: str
     output: Path
+    waiting: int  # ranks, in the phase
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process or the launcher, or to all ranks under mpiexec."""
@@ -58,6 +60,10 @@ class Running(NamedTuple):
         for target in targets:
             with suppress(ProcessLookupError):
                 os.kill(target, number)
+
+    def hear(self) -> None:
+        """Wait until all ranks that wait in the phase have received a signal."""
+        wait(lambda: self.held.heard() >= self.waiting)
 
     def ended(self) -> Outcome:
         """Wait for the end."""
@@ -76,11 +82,10 @@ def is_rank(process: int) -> bool:
 def running(inputs: Inputs, folder: Path, phase: str, start: str) -> Iterator[Running]:
     """Start a fit, and wait until all its ranks have come to the phase."""
     held, output = Held(folder / "held", phase), folder / "model.h5"
-    needed = flags(mpi_version(), RANKS, 1, len(os.sched_getaffinity(0)), os.geteuid() == 0)
     words = {
         "one process": [sys.executable, ROOT / "run.py"],
         "--ranks": [sys.executable, ROOT / "run.py", "--ranks", RANKS],
-        "mpiexec": [find_mpiexec(), *needed, "-n", RANKS, sys.executable, ROOT / "run.py"],
+        "mpiexec": [find_mpiexec(), *needed_flags(RANKS), "-n", RANKS, sys.executable, ROOT / "run.py"],
     }[start]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
     process = subprocess.Popen(
@@ -92,7 +97,7 @@ def running(inputs: Inputs, folder: Path, phase: str, start: str) -> Iterator[Ru
         wanted = 1 if start == "one process" or phase == "writing" else RANKS
         wait(lambda: held.there() >= wanted or process.poll() is not None)
         assert process.poll() is None, process.communicate()
-        yield Running(process, held, start, output)
+        yield Running(process, held, start, output, wanted)
     finally:
         end_session(process.pid)
 
@@ -128,7 +133,7 @@ def stopped(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[tu
         with running(inputs, folder, phase, start) as each:
             each.send(number)
             if phase in ("iterating", "writing"):
-                time.sleep(1)  # for the signal to be forwarded
+                each.hear()
                 each.held.go()
             return each.ended(), sorted({path.name for path in folder.iterdir()} - {"held"}), each.output
 
@@ -162,7 +167,8 @@ def test_the_second_signal_quits_at_once(start: str, inputs: Inputs, tmp_path: P
     """The fit waits, and would for ever."""
     with running(inputs, tmp_path, "iterating", start) as each:
         each.send(signal.SIGTERM)
-        time.sleep(1)
+        each.hear()
+        time.sleep(2 * SAME)
         assert each.process.poll() is None
         each.send(signal.SIGINT)
         outcome = each.ended()
@@ -173,9 +179,10 @@ def test_the_second_signal_quits_at_once(start: str, inputs: Inputs, tmp_path: P
 
 def test_a_signal_that_timeout_sends_twice_is_one(inputs: Inputs, tmp_path: Path) -> None:
     with running(inputs, tmp_path, "iterating", "one process") as each:
-        each.send(signal.SIGTERM)
-        each.send(signal.SIGTERM)
-        time.sleep(1)
+        each.process.send_signal(signal.SIGTERM)
+        each.process.send_signal(signal.SIGTERM)
+        each.hear()
+        time.sleep(2 * SAME)  # for the second
         each.held.go()
         assert each.ended().code == 75
 

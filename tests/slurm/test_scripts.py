@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -194,7 +193,7 @@ def test_under_srun_a_signal_stops_a_fit_before_and_behind_its_iterations(phase:
     wait_until(lambda: held.there() >= (1 if phase == "writing" else 2), 300)
     jobs.cluster.call("scancel", f"--signal={number}", jobs.numbers[phase])
     if phase == "writing":
-        time.sleep(2)  # for the signal to arrive
+        wait_until(lambda: held.heard() >= 1, 300)
         held.go()
     job = jobs.ended(phase)
     assert (job.state, job.code) == ("FAILED", 75), jobs.log(phase)

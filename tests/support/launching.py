@@ -64,10 +64,15 @@ def mpiexec(
     timeout: float = KILL,
 ) -> Outcome:
     """Run `mpiexec -n RANKS python SCRIPT ARGUMENTS`, with the flags that this MPI needs, also to `survive` deaths."""
-    needed = flags(mpi_version(), ranks, threads, len(os.sched_getaffinity(0)), os.geteuid() == 0, survive)
+    needed = needed_flags(ranks, threads, survive)
     if "Open MPI" in mpi_version() and not {"--bind-to", "--map-by"} & set(needed):
         needed += ["--bind-to", "none"]  # else the ranks of tests side by side are bound to the same core
     return start(find_mpiexec(), *needed, "-n", ranks, sys.executable, script, *arguments, timeout=timeout)
+
+
+def needed_flags(ranks: int, threads: int = 1, survive: bool = False) -> list[str]:
+    """Return the flags that mpiexec needs here for so many ranks, also to `survive` deaths."""
+    return flags(mpi_version(), ranks, threads, len(os.sched_getaffinity(0)), os.geteuid() == 0, survive)
 
 
 @lru_cache(maxsize=1)

@@ -7,12 +7,17 @@ from pathlib import Path
 
 PHASES = ("reading", "initializing", "iterating", "writing")
 CODE = """\
-import os, time
-from mpigp.mpi.processes import launched_rank
+import os, sys, time
 def wait():
+    from mpigp.mpi.processes import launched_rank
+    from mpigp.mpi.signals import stop_signals
     folder = os.environ["PHASE_FOLDER"]
-    open(f"{folder}/{launched_rank(os.environ)}.there", "w").close()
+    own = f"{folder}/{launched_rank(os.environ)}"
+    open(f"{own}.there", "w").close()
     while not os.path.exists(f"{folder}/go"):
+        signals = stop_signals()
+        if signals is not None and signals.received:
+            open(f"{own}.heard", "w").close()
         time.sleep(0.02)
 def waiting(function, when=lambda *words: True):
     def wrapped(*words, **options):
@@ -20,7 +25,7 @@ def waiting(function, when=lambda *words: True):
             wait()
         return function(*words, **options)
     return wrapped
-phase = os.environ.get("PHASE")
+phase = os.environ.get("PHASE") if "--ranks" not in sys.orig_argv else None  # the ranks, not their launcher
 if phase == "reading":
     from mpigp.data.datasets import DataSets
     DataSets.rows = waiting(DataSets.rows)
@@ -29,7 +34,7 @@ elif phase == "initializing":
     inducing.random_rows = waiting(inducing.random_rows)
 elif phase == "iterating":
     from mpigp.fit.loop import Trace
-    Trace.add = waiting(Trace.add, lambda trace, *words: len(trace) == 5)
+    Trace.add = waiting(Trace.add, lambda trace, *words: len(trace) == int(os.environ["PHASE_AT"]))
 elif phase == "writing":
     from mpigp.files import gather
     gather.write = waiting(gather.write)
@@ -37,21 +42,32 @@ elif phase == "writing":
 
 
 class Held:
-    """A folder with the module, and the marks of the ranks that have come to the phase."""
+    """A folder with the module, and the marks of the ranks that have come to the phase, and heard a stop signal there.
 
-    def __init__(self, folder: Path, phase: str) -> None:
-        self.folder, self.phase = folder, phase
+    at : where they are iterating, behind how many iterations they wait
+    """
+
+    def __init__(self, folder: Path, phase: str, at: int = 5) -> None:
+        self.folder, self.phase, self.at = folder, phase, at
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "sitecustomize.py").write_text(CODE)
 
     @property
     def environment(self) -> dict[str, str]:
         """The variables of the ranks."""
-        return {"PYTHONPATH": str(self.folder), "PHASE": self.phase, "PHASE_FOLDER": str(self.folder)}
+        folder = str(self.folder)
+        return {"PYTHONPATH": folder, "PHASE": self.phase, "PHASE_FOLDER": folder, "PHASE_AT": str(self.at)}
 
     def there(self) -> int:
         """Return how many ranks have come to the phase."""
-        return sum(name.endswith(".there") for name in os.listdir(self.folder))
+        return self._marks("there")
+
+    def heard(self) -> int:
+        """Return how many of them have received a stop signal."""
+        return self._marks("heard")
+
+    def _marks(self, kind: str) -> int:
+        return sum(name.endswith(f".{kind}") for name in os.listdir(self.folder))
 
     def go(self) -> None:
         """Let the ranks go on."""
