@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,21 +13,12 @@ import pytest
 from mpigp.cli import main
 from mpigp.commands import report as command
 from tests.support.inputs import change, replace
-from tests.support.reports import write_gplvm, write_regression
+from tests.support.reports import write_gplvm, write_metrics, write_regression
 
 
 @pytest.fixture(scope="module")
 def gplvm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return write_gplvm(tmp_path_factory.mktemp("gplvm"), 50)
-
-
-def write_metrics(path: Path, model: Path, first: int = 1) -> None:
-    with h5py.File(model) as file, path.open("w") as out:
-        for iteration, bound in enumerate(file["trace/bound"][()].tolist(), 1):
-            if iteration >= first:
-                record = {"iteration": iteration, "bound": bound, "compute": 0.5, "wait": 0.3, "messages": 0.2}
-                out.write(json.dumps(record) + "\n")
-        out.write(json.dumps(record | {"iteration": iteration + 1, "bound": 0.0}) + "\n")  # behind the checkpoint
 
 
 def refused(capfd: pytest.CaptureFixture, output: Path, *words: object) -> str:

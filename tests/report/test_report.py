@@ -18,7 +18,7 @@ from mpigp.report.document import number
 from mpigp.report.figures import BLOCK, MOST, evenly, thinned
 from mpigp.report.fitted import ITERATIONS
 from tests.support.inputs import change, replace
-from tests.support.reports import CYCLE, Page, read_page, report, write_gplvm, write_regression
+from tests.support.reports import CYCLE, Page, read_page, report, write_gplvm, write_metrics, write_regression
 
 SHORT = 1e-5  # numbers are drawn with five digits, so half a unit of the fifth is at most 5e-5 of them
 
@@ -294,15 +294,6 @@ def test_many_ranks(tmp_path: Path) -> None:
 
 
 # metrics
-
-
-def write_metrics(path: Path, model: Path, first: int = 1) -> None:
-    with h5py.File(model) as file, path.open("w") as out:
-        for iteration, bound in enumerate(file["trace/bound"][()].tolist(), 1):
-            if iteration >= first:
-                record = {"iteration": iteration, "bound": bound, "compute": 0.5, "wait": 0.3, "messages": 0.2}
-                out.write(json.dumps(record) + "\n")
-        out.write(json.dumps(record | {"iteration": iteration + 1, "bound": 0.0}) + "\n")  # behind the checkpoint
 
 
 def test_metrics(gplvm: tuple[Path, Path], tmp_path: Path) -> None:

@@ -94,3 +94,13 @@ def read_page(path: Path) -> Page:
     body = re.sub(r"<(style|script)\b.*?</\1>", " ", source, flags=re.DOTALL)
     text = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
     return Page(path, source, text, json.loads(found[1]))
+
+
+def write_metrics(path: Path, model: Path, first: int = 1) -> None:
+    """Write the metrics of a fit from its trace, from an iteration on, and one behind its checkpoint."""
+    with h5py.File(model) as file, path.open("w") as out:
+        for iteration, bound in enumerate(file["trace/bound"][()].tolist(), 1):
+            if iteration >= first:
+                record = {"iteration": iteration, "bound": bound, "compute": 0.5, "wait": 0.3, "messages": 0.2}
+                out.write(json.dumps(record) + "\n")
+        out.write(json.dumps(record | {"iteration": iteration + 1, "bound": 0.0}) + "\n")  # behind the checkpoint
