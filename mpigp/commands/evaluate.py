@@ -135,7 +135,7 @@ def read(
 ) -> tuple[Columns, Floats | None, Columns]:
     """Return these rows of mu, S and Y, in the model's units."""
     if sets.X is not None:
-        check_rows(sets.X, q, f"the inputs of {params.name}")
+        check_rows(sets.X, q, f"/Z of {params.name}")
     params.sizes |= {"n": sets.n, "d": sets.Y.shape[1]}
     latent = params.latent(*share) if sets.X is None else None
     X, Y = sets.rows(share, stream)

@@ -100,7 +100,7 @@ def check_rows(item: Source, columns: int, model: str) -> None:
     """Refuse a dataset of new rows that has none, or other columns than those of the model."""
     where = f"{item.file.filename}: {item.name}"
     if item.shape[1] != columns:
-        raise InputError(f"{where}: has {item.shape[1]} columns: {model} have {columns}")
+        raise InputError(f"{where}: has {item.shape[1]} columns, not {columns} as {model}: they must agree")
     if not len(item):
         raise InputError(f"{where}: has no rows: give at least one")
 

@@ -37,6 +37,8 @@ def initialize() -> None:
 
     if MPI.Is_initialized():
         return
+    if MPI.Get_library_version().startswith("Open MPI v5"):  # its one-sided driver for libfabric sleeps for a second
+        os.environ.setdefault("OMPI_MCA_btl", "^ofi")
     library = ctypes.CDLL(MPI.__file__)
     if not hasattr(library, "MPI_Init_thread"):
         MPI.Init_thread()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mpigp.launch.mpiexec import find_mpiexec
+from mpigp.launch.mpiexec import find_mpiexec, outlives
 from tests.support.inputs import Inputs, write_inputs
-from tests.support.launching import ROOT, Outcome, needed_flags, start
+from tests.support.launching import ROOT, Outcome, mpi_version, needed_flags, start
 
 # The victim dies once all have come that far; the slow one takes long to get there.
 CODE = """\
@@ -69,3 +69,10 @@ def test_collectives_that_hide_failures_are_left_out_where_failures_are_to_be_su
     environment = {"OMPI_MCA_mpi_ft_enable": "1"} if survive else {"OMPI_MCA_coll": "basic,self,libnbc"}
     outcome = start(sys.executable, "-c", program, environment=environment)
     assert outcome.stdout == ("^han\n" if survive else "basic,self,libnbc\n"), outcome
+
+
+@pytest.mark.skipif(not outlives(mpi_version()), reason="Open MPI 5 has that driver")
+@pytest.mark.parametrize(("chosen", "used"), [({}, "^ofi"), ({"OMPI_MCA_btl": "self"}, "self")])
+def test_no_second_is_lost_in_a_driver_for_one_sided_messages(chosen: dict[str, str], used: str) -> None:
+    code = "from mpigp.mpi.startup import initialize; initialize(); import os; print(os.environ['OMPI_MCA_btl'])"
+    assert start(sys.executable, "-c", code, environment=chosen).stdout.strip() == used
