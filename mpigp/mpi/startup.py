@@ -46,6 +46,9 @@ def initialize() -> None:
     limit, done = _limit(), threading.Event()
     threading.Thread(target=_watch, args=(limit, done), daemon=True).start()
     code = library.MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(ctypes.c_int()))
+    if code == MPI.SUCCESS and MPI.COMM_WORLD.size > 1 and not can_survive() and hasattr(library, "PMIx_Fence"):
+        # Open MPI's MPI_Init crashes where a message of a rank that has left it arrives (open-mpi/ompi#13559).
+        library.PMIx_Fence(None, ctypes.c_size_t(0), None, ctypes.c_size_t(0))
     done.set()
     if code != MPI.SUCCESS:
         raise RuntimeError(f"MPI_Init_thread failed with code {code}")

@@ -9,7 +9,7 @@ import pytest
 
 from mpigp.launch.mpiexec import find_mpiexec, outlives
 from tests.support.inputs import Inputs, write_inputs
-from tests.support.launching import ROOT, Outcome, mpi_version, needed_flags, start
+from tests.support.launching import ROOT, Outcome, mpi_version, mpiexec, needed_flags, start
 
 # The victim dies once all have come that far; the slow one takes long to get there.
 CODE = """\
@@ -69,6 +69,36 @@ def test_collectives_that_hide_failures_are_left_out_where_failures_are_to_be_su
     environment = {"OMPI_MCA_mpi_ft_enable": "1"} if survive else {"OMPI_MCA_coll": "basic,self,libnbc"}
     outcome = start(sys.executable, "-c", program, environment=environment)
     assert outcome.stdout == ("^han\n" if survive else "basic,self,libnbc\n"), outcome
+
+
+SLOW_TO_LEAVE = """\
+import ctypes, os, sys, time
+from mpigp.mpi import startup
+
+class Library(ctypes.CDLL):
+    def __getattr__(self, name):
+        function = self[name]
+        if name != "MPI_Init_thread" or os.environ["OMPI_COMM_WORLD_RANK"] != "0":
+            return function
+        def slow(*words):
+            code = function(*words)
+            time.sleep(1)
+            open(sys.argv[1], "w").close()
+            return code
+        return slow
+
+startup.ctypes.CDLL = Library
+startup.initialize()
+assert os.path.exists(sys.argv[1])
+"""
+
+
+@pytest.mark.skipif(not outlives(mpi_version()), reason="Open MPI 5 crashes there")
+def test_nobody_sends_messages_before_all_have_left_mpi_init(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SLOW_TO_LEAVE)
+    outcome = mpiexec(2, script, tmp_path / "left")
+    assert outcome.code == 0, outcome
 
 
 @pytest.mark.skipif(not outlives(mpi_version()), reason="Open MPI 5 has that driver")
