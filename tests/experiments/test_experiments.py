@@ -18,7 +18,7 @@ from mpi4py import MPI
 from sklearn.decomposition import PCA
 
 from experiments import command, peer
-from experiments.flights import Rows, beside
+from experiments.regression import Rows, beside
 from experiments.source import Source
 from mpigp import BayesianGPLVM, SparseGPRegression
 from mpigp.mpi.distributed_rows import DistributedRows, fingerprint
