@@ -1,4 +1,4 @@
-"""Programs of peers, each run by the Python of an environment of its own, which says what it found in one JSON object."""
+"""Programs of peers, each run by the Python of an environment of its own; what they find comes back as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the experiments of regression share: rows with one output, and methods whose variance comes from rows held out."""
+"""What the experiments of regression share: rows of one output, and methods whose variance is of rows held out."""
 
 from __future__ import annotations
 

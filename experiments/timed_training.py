@@ -102,7 +102,7 @@ def scored(Y: Floats, mean: Floats, variance: Floats | float) -> dict[str, float
 
 
 def minibatches(n: int, seed: int) -> Iterator[NDArray[np.intp]]:
-    """Yield the numbers of the rows of minibatches without end: in each epoch all rows, but for a rest, in new order."""
+    """Yield minibatches without end, by the numbers of their rows: all but a rest in each epoch, in a new order."""
     rng, size = np.random.default_rng(seed), min(n, BATCH)
     while True:
         order = rng.permutation(n)

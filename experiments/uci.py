@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tqdm import tqdm
@@ -27,19 +27,17 @@ from tqdm import tqdm
 from experiments import peer_process
 from experiments.command import main, option
 from experiments.fits import check_counts, fitted
-from experiments.regression import HOLDS, SMALLEST, Rows, beside, read
+from experiments.regression import HOLDS, SMALLEST, beside, read
 from experiments.source import Source
+from experiments.splits import Split, held_out, read_mask, split
 from experiments.timed_training import Problem, Recorder, Task, scored
-from mpigp.data.hdf5 import dataset, h5py_errors, reading
 from mpigp.errors import InputError
 from mpigp.fit.checkpoint import FittedModel
 from mpigp.fit.loop import Fit
 from mpigp.fit.options import Options
-from mpigp.fit.setup import PreparedFit, first_globals
-from mpigp.fit.start.standardize import standardization
+from mpigp.fit.setup import PreparedFit
 from mpigp.gp.posterior import Posterior
-from mpigp.mpi.distributed_rows import DistributedRows
-from mpigp.types import Floats, Integers
+from mpigp.types import Integers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -114,64 +112,6 @@ class Study:
             peer_process.check(f"--{package}", python, package)
 
 
-def read_mask(path: str, n: int) -> Integers | None:
-    """Return /test_mask (n, splits) of a file, 1 for rows to predict; None where it has none."""
-    with reading(path) as file:
-        if "test_mask" not in file:
-            return None
-        item = dataset(file, "test_mask", 2, "a mask is (n, splits), 1 for rows to predict and 0 for the others")
-        with h5py_errors(f"{path}: /test_mask"):
-            mask = item[()]
-    if len(mask) != n or not np.isin(mask, (0, 1)).all():
-        raise InputError(f"{path}: /test_mask: is no mask of {n} rows: it must hold 0 and 1, a row for each of /Y")
-    return mask.astype(np.int64)
-
-
-def held_out(n: int, mask: Integers | None, test: float, seed: int) -> Integers:
-    """Return 1 (n,) for the rows that are left to be predicted, and 0 for the others."""
-    if mask is not None:
-        return mask[:, seed]
-    return (np.random.default_rng(seed).permutation(n) < round(test * n)).astype(np.int64)
-
-
-class Split(NamedTuple):
-    """Rows to learn from and rows to predict, standardized by the first; scale : of Y."""
-
-    training: Rows
-    test: Rows
-    scale: float
-
-    def start(self, m: int, seed: int) -> Problem:
-        """Return the regression with m inducing points, and the parameters at which `fit` starts."""
-        from mpi4py import MPI
-
-        X, Y = self.training.X, self.training.Y[:, None]
-        rows = (DistributedRows(MPI.COMM_SELF, len(X), values) for values in (X, Y))
-        start = first_globals(*rows, Options(model="regression", inducing=m), seed)
-        return Problem(X, Y, self.test.X, self.test.Y[:, None], start.Z, start.alpha, start.variance, start.beta)
-
-    def in_units(self, record: Found) -> Found:
-        """Return a record with its scores in the data's units."""
-        nlpd = record["nlpd"] + math.log(self.scale)
-        return {**record, "rmse": record["rmse"] * self.scale, "nlpd": nlpd}
-
-
-def split(rows: Rows, test: Integers, seed: int) -> Split:
-    """Return the rows in the seed's order, those that are 1 in `test` (n,) to be predicted."""
-    from mpi4py import MPI
-
-    order = np.random.default_rng(seed).permutation(len(rows.Y))
-    training, new = (rows.take(order[test[order] == which]) for which in (0, 1))
-    units = [
-        standardization(DistributedRows(MPI.COMM_SELF, len(training.Y), values), "scale")[0]
-        for values in (training.X, training.Y[:, None])
-    ]
-    for part in (training, new):
-        units[0].apply(part.X)
-        units[1].apply(part.Y[:, None])
-    return Split(training, new, float(units[1].scale[0]))
-
-
 def conduct(comm: Comm, study: Study, source: Source, threads: int) -> Found | None:
     """Learn from every split by every method."""
     if comm.size > 1:
@@ -208,11 +148,17 @@ def every_run(comm: Comm, part: Split, study: Study, seed: int, threads: int) ->
                 shown = f", {bound}" if len(study.bounds) > 1 else ""
                 named = {"program": "mpigp", "method": f"mpigp, {kernel}, m = {m}{shown}"}
                 yield named | ours(comm, problem, task, bound, study.jitter, threads)
-            for package, programs in PEERS.items():
-                for program, method in programs.items():
-                    if python := getattr(study, package):
-                        named = {"program": program, "method": f"{program}, {kernel}, m = {m}"}
-                        yield named | theirs(program, [python, "-m", f"experiments.uci_{package}", method], problem, task)
+            for program, command in peers(study):
+                named = {"program": program, "method": f"{program}, {kernel}, m = {m}"}
+                yield named | theirs(program, command, problem, task)
+
+
+def peers(study: Study) -> Iterator[tuple[str, list[str]]]:
+    """Yield the programs of peers that are to run, and the command that starts each."""
+    for package, programs in PEERS.items():
+        if python := getattr(study, package):
+            for program, method in programs.items():
+                yield program, [python, "-m", f"experiments.uci_{package}", method]
 
 
 def others(part: Split, seed: int, threads: int) -> Iterator[Found]:
@@ -243,7 +189,7 @@ def ours(comm: Comm, problem: Problem, task: Task, bound: str, jitter: float, th
     def after(fit: Fit) -> bool:
         return recorder(fit.iteration, lambda: scores(posterior_of(comm, fit, task), fit.bound))
 
-    chosen = {} if bound == "titsias" else {"bound": bound}
+    chosen: Found = {} if bound == "titsias" else {"bound": bound}
     estimator = SparseGPRegression(
         len(problem.Z), kernel=task.kernel, max_iter=task.iterations, standardize="none", jitter=jitter,
         random_state=task.seed, threads=threads, callback=after, comm=comm, **chosen,
