@@ -50,6 +50,7 @@ NEEDS = {"matplotlib": "report", "sklearn": "sklearn"}
 PARALLEL = True  # but on one rank alone, whose CPU seconds are measured
 MARKS = (1, 2, 5, 10, 20, 40, 60)  # sixtieths of the time at which models are scored
 BOUNDS = ("titsias", "sphere", "rows")
+MARKERS = "osDv^"  # the colors are used again with another
 PEER_KERNELS = ("rbf", "matern52")
 PEERS = {"gpflow": {"GPflow SGPR": "sgpr", "GPflow SVGP": "svgp"}, "gpytorch": {"GPyTorch SVGP": "svgp"}}
 
@@ -276,7 +277,7 @@ def picture(found: Found) -> Figure:
     axes = figure.subplots()
     for place, method in enumerate(dict.fromkeys(run["method"] for run in found["runs"])):
         chosen = [run for run in found["runs"] if run["method"] == method and run["records"]]
-        color = COLORS[place % len(COLORS)]
+        color, marker = COLORS[place % len(COLORS)], MARKERS[place // len(COLORS) % len(MARKERS)]
         for number, run in enumerate(chosen):
             label = method if number == 0 else None
             seconds, nlpd = ([record[name] for record in run["records"]] for name in ("seconds", "nlpd"))
@@ -284,7 +285,7 @@ def picture(found: Found) -> Figure:
                 axes.axhline(nlpd[0], color=color, linestyle="--", linewidth=1, label=label)
             else:
                 style = "-" if run["program"] == "mpigp" else ":"
-                axes.plot(seconds, nlpd, color=color, linestyle=style, marker="o", markersize=4, label=label)
+                axes.plot(seconds, nlpd, color=color, linestyle=style, marker=marker, markersize=4, label=label)
     last = [run["records"][-1]["nlpd"] for run in found["runs"] if run["records"]]
     margin = 0.1 * (max(last) - min(last)) or 0.1
     axes.set(xscale="log", xlabel="CPU seconds of training", ylabel="NLPD, nats", title=Path(found["data"]).name)
