@@ -17,7 +17,7 @@ LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "SLURM_")  # what would tell a peer that 
 def check(option: str, python: str, package: str) -> None:
     """Refuse a Python that cannot import the package; the error begins with the option that named it."""
     try:
-        tried = _run([python, "-c", f"import {package}"], 120)
+        tried = _run([python, "-c", f"import {package}"], 300)
         said = _last(tried.stderr) if tried.returncode else ""
     except (OSError, subprocess.TimeoutExpired) as error:
         said = str(error)
