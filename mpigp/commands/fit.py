@@ -16,7 +16,7 @@ from mpigp.data.hdf5 import reading
 from mpigp.errors import BAD_INPUT, FAILED, STOPPED, InputError, OutputError
 from mpigp.fit.driver import Driver, RanksLost
 from mpigp.fit.objective import NAMES
-from mpigp.fit.options import CHOICES, Interval, Options, RunOptions, interval
+from mpigp.fit.options import CHOICES, HOLD, Interval, Options, RunOptions, interval
 from mpigp.fit.setup import PreparedFit
 from mpigp.gp.parameters import effective_dimensions
 from mpigp.mpi import memory
@@ -42,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-iter", type=int, metavar="N", help="iterations at most (default %(default)s)")
     add("--tolerance", type=float, metavar="T", help="relative change of the bound to stop at (default %(default)s)")
     add("--gradient-tolerance", type=float, metavar="T", help="norm of the gradient to stop at (default %(default)s)")
-    add("--hold", type=int, metavar="N", help="iterations with variance and beta held (default %(default)s)")
+    add("--hold", type=int, metavar="N", help="iterations with variance and beta held at the start "
+        f"(default: {', '.join(f'{model} {count}' for model, count in HOLD.items())})")  # fmt: skip
     add("--fixed", type=lambda text: frozenset(filter(None, text.split(","))), metavar="NAME,...",
         help=f"parameters to hold: {', '.join(NAMES)}")  # fmt: skip
     add("--init", metavar="pca|random|FILE", help="GPLVM: latent means (default %(default)s)")

@@ -16,9 +16,9 @@ from mpigp.numerics.reproducible_sum import DIGITS
 from mpigp.types import Comm
 
 PROCESS = 100e6  # bytes of Python and its libraries
-VECTORS = {"lbfgs": 25, "scg": 6, "gd": 4}  # as long as mu and S together, that an optimizer holds
+VECTORS = {"lbfgs": 28, "scg": 6, "gd": 4}  # as long as mu and S together, that an optimizer holds
 BLOCKS = 5  # of a stream that are in memory at a time, in one form or another
-KEPT = {"lbfgs": 22, "scg": 3, "gd": 2}  # of them, that a partner copy holds
+KEPT = {"lbfgs": 24, "scg": 3, "gd": 2}  # of them, that a partner copy holds
 COPIES = 4  # the last two, each of the rank's own rows and its neighbor's
 SAMPLE = 4  # chunks that are timed
 
@@ -40,7 +40,7 @@ def dry_run(options: Options, comm: Comm, sizes: tuple[int, ...], stream: bool, 
     numbers = row_numbers(options, q, d, copies) - (d if options.model == "gplvm" else q + d) * stream
     memory = PROCESS + 8 * largest * numbers + (BLOCKS * BLOCK_BYTES if stream else 0)
     seconds_per_row, message_bytes = sample(options, q, d)
-    vectors = DIGITS * 8 * (2 * 21 + 1 if options.optimizer == "lbfgs" else 3)
+    vectors = DIGITS * 8 * (2 * 21 + 2 + 11 * 11 / 4 if options.optimizer == "lbfgs" else 3)
     sent, seconds = message_bytes + vectors, seconds_per_row * largest / options.threads
     if comm.rank == 0:
         print(f"{largest} rows per rank, about {memory / 1e6:.0f} MB of memory each")

@@ -50,7 +50,8 @@ class Fit:
         self.objective, self.settings = objective, settings
         self.trace = Trace()
         self.stopped = ""
-        self.held = settings.hold > 0 and not settings.fixed >= HELD
+        self.hold = settings.hold or 0
+        self.held = self.hold > 0 and not settings.fixed >= HELD
         self._before, self._evaluations = 0.0, 0  # seconds and evaluations of earlier runs and optimizers
         self._begin(objective.point(start), resuming)
 
@@ -78,11 +79,11 @@ class Fit:
         """Iterate until there is a reason to stop; the handlers are called after every iteration, in this order."""
         began = time.perf_counter()
         while not self.stopped:
-            if self.held and self.iteration >= self.settings.hold:
+            if self.held and self.iteration >= self.hold:
                 self._release()
             if self.iteration >= self.settings.max_iter:
                 self.stopped = "the largest number of iterations was reached"
-            elif self.optimizer.step():
+            elif self._step():
                 seconds = self._before + time.perf_counter() - began
                 self.trace.add(self.bound, self.optimizer.gradient_norm, seconds, self.evaluations)
                 self.stopped = self._converged()
@@ -92,6 +93,10 @@ class Fit:
                 self._release()
             else:
                 self.stopped = "no step raises the bound any more"
+
+    def _step(self) -> bool:
+        self.optimizer.rounding = self.objective.rounding
+        return self.optimizer.step()
 
     def _release(self) -> None:
         """Free the held parameters: a new problem, and a new optimizer for it."""
@@ -105,19 +110,21 @@ class Fit:
             return ""
         if self.trace.gradient_norm[-1] < settings.gradient_tolerance:
             return "the gradient's norm fell below the tolerance"
-        since = self.iteration - max(settings.hold, 0)
+        since = self.iteration - self.hold
         if since > WINDOW and bounds[-1] - bounds[-1 - WINDOW] < WINDOW * settings.tolerance * abs(bounds[-1]):
             return "the bound's relative change fell below the tolerance"
         return ""
 
     def numbers(self) -> dict[str, Any]:
         """Return the numbers that an exact continuation needs beside the vectors and the trace, by name."""
-        return {"held": self.held, "before": self._evaluations} | self.optimizer.numbers()
+        kept = {"held": self.held, "before": self._evaluations, "rounding": self.objective.rounding}
+        return kept | self.optimizer.numbers()
 
     def restore(self, numbers: dict[str, Any], trace: Trace) -> None:
         """Take up a fit that stopped, by its `numbers` and trace; the optimizer has its vectors already."""
         self.optimizer.restore(numbers)
         self.trace, self.held, self._evaluations = trace, bool(numbers["held"]), int(numbers["before"])
+        self.objective.rounding = float(numbers["rounding"])
         if not all(0 <= count < 2**53 for count in (self.evaluations, *trace.evaluations)):
             raise ValueError("there are counts of evaluations that are none")
         self._before = trace.seconds[-1] if len(trace) else 0.0

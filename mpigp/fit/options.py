@@ -19,13 +19,18 @@ CHOICES: dict[str, tuple[str, ...]] = {"model": tuple(MODELS), "optimizer": tupl
            "placement": ("random", "greedy", "kmeans"), "standardize": get_args(Mode)}  # fmt: skip
 
 
+HOLD = {"regression": 0, "gplvm": 30}
+"""Iterations for which variance and beta are held, by model. A GPLVM that could move them at once would call all of Y
+noise, before its latent points have found a place."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """The settings of the iterations."""
 
     optimizer: str = "lbfgs"
-    max_iter: int = 1000
-    hold: int = 30  # iterations for which variance and beta are held at the start
+    max_iter: int = 10_000
+    hold: int | None = None  # iterations for which variance and beta are held at the start; None for HOLD
     fixed: frozenset[str] = frozenset()  # names of the parameters that are held throughout
     tolerance: float = 1e-8  # stop when the bound changes by less, relatively, per iteration (over the last ten)
     gradient_tolerance: float = 1e-4  # stop when the gradient's norm falls below this
@@ -47,6 +52,10 @@ class Options(Settings):
     threads: int = 1  # of a rank; no bit depends on it
     missing: bool = False  # NaN in Y are missing entries, and take no part (GPLVM)
     kernel: str = DEFAULT  # "rbf", "matern52" (regression), or "package.module:Name" of another (docs/kernels.md)
+
+    def __post_init__(self) -> None:
+        if self.hold is None:
+            object.__setattr__(self, "hold", HOLD.get(self.model, 0))
 
     def check(self) -> None:
         """Refuse values that have no meaning; the error begins with the option's name."""

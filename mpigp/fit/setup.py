@@ -138,7 +138,7 @@ def best_start(objective: Objective, X: DistributedRows | None, Y: DistributedRo
     Its mu and S go to the objective's rows.
     """
     rows = objective.evaluator.rows
-    trials = replace(options, max_iter=options.hold + TRIAL)
+    trials = replace(options, max_iter=(options.hold or 0) + TRIAL)
     best: Any = None  # a bound, and its start: globals, mu and S
     for number in range(options.restarts):
         start: Any = initialize(X, Y, options, options.seed + number)

@@ -16,6 +16,7 @@ class Optimizer(Protocol):
     point: MultiVector
     value: float
     evaluations: int
+    rounding: float  # the error of the objective's values, which some can allow for
 
     @property
     def gradient_norm(self) -> float: ...
