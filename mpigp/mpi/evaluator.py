@@ -35,7 +35,9 @@ class EvaluationFailed(Exception):
 
 class Evaluation(NamedTuple):
     """bound : F, on every rank.   gradient : by the globals, on rank 0.   jitter : the one that served.
-    rounding : the error of F that comes of rounding, on every rank, where the model knows of more than the last digits"""
+
+    rounding : the error of F by rounding, on every rank; 0 where no more than the last digits are wrong
+    """
 
     bound: float
     gradient: Globals | None

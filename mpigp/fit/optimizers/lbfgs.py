@@ -31,8 +31,8 @@ class LBFGS:
         curvature_j ← (1 − FRESH) curvature_j + FRESH y_j² N / Σ (units_i y_i)²      y in x, N variables
         units_j     ← curvature_j^(−POWER / 2), every few steps
 
-    With curvatures of 1 this is L-BFGS as everybody knows it. Inducing points in a crowd and at its rim, or latent points
-    and noise, have curvatures that differ by orders of magnitude, and memory of ten steps cannot learn that.
+    With curvatures of 1 this is L-BFGS as everybody knows it. Inducing points in a crowd and at its rim, or latent
+    points and noise, have curvatures that differ by orders of magnitude, and memory of ten steps cannot learn that.
 
     Memory: the basis [s_1 … s_k, y_1 … y_k, g] as one block, in which new pairs take the place of the oldest.
 
@@ -175,11 +175,11 @@ class LBFGS:
         return {"scalars": scalars, "gram": self.gram, "pairs": np.array(self.pairs, int)}
 
     def restore(self, numbers: dict[str, Any]) -> None:
-        value, evaluations, square, steps = np.array(numbers["scalars"], float)
+        value, evaluations, square, steps = np.array(numbers["scalars"], float).tolist()
         gram, pairs = np.array(numbers["gram"], float), [int(place) for place in numbers["pairs"]]
         if gram.shape != self.gram.shape or len({*pairs} & {*range(self.memory)}) < len(pairs):
             raise ValueError(f"the memory of L-BFGS is not that of {self.memory} steps")
-        self.value, self.evaluations, self._square, self.steps = float(value), int(evaluations), float(square), int(steps)
+        self.value, self.evaluations, self._square, self.steps = value, int(evaluations), square, int(steps)
         self.gram, self.pairs = gram, pairs
 
 
