@@ -276,6 +276,8 @@ class Driver:
 
     def _save(self, prepared: PreparedFit, at_end: bool = False) -> None:
         if self.output is not None and (at_end or self.checkpoints.due(self.comm, prepared.fit.iteration)):
+            if self.validation is not None:
+                self.validation.rows.check_fingerprint(prepared.identity["validation"])
             try:
                 checkpoint.save(self.output, self.comm, prepared, self.made)
             except OutputError as error:

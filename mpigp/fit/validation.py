@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpigp.data.datasets import blocks
+from mpigp.data.datasets import Stream, blocks
+from mpigp.errors import InputError
 from mpigp.fit.checkpoint import evaluate_at_solution
 from mpigp.fit.loop import Fit
 from mpigp.fit.options import Options
@@ -34,6 +35,11 @@ class ValidationRows(NamedTuple):
     def fingerprint(self) -> str:
         """Return a number that tells such rows apart. Collective."""
         return fingerprint(self.X, self.Y)
+
+    def check_fingerprint(self, expected: str) -> None:
+        """Refuse streamed rows that, read once more, have another fingerprint. Collective."""
+        if isinstance(self.Y.local, Stream) and self.fingerprint() != expected:
+            raise InputError(self.Y.local.file.changed)
 
     @np.errstate(all="ignore")  # predictions that are not finite have no score
     def score(self, posterior: Posterior, threads: int) -> Scores:
