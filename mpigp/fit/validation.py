@@ -66,6 +66,7 @@ class Validation:
         self.prepared, self.rows = prepared, rows
         self.every, self.patience, self.threads = options.validate_every, options.patience, options.threads
         self.last = Scores()
+        self._evaluations = 0  # of the fit until the last one that was at its point
 
     def begin(self) -> None:
         """Take up the trace of an earlier run, without a score that is there only because the run ended."""
@@ -78,6 +79,7 @@ class Validation:
 
     def __call__(self, fit: Fit) -> None:
         """Score the iteration, if it is due or the last; the same on every rank. Collective."""
+        self._evaluations = fit.evaluations
         due, ends = self._due(fit.iteration), fit.stopped or fit.iteration >= fit.settings.max_iter
         found = self._score() if due or ends else Scores()
         fit.trace.validation_rmse.append(found.rmse)
@@ -87,11 +89,13 @@ class Validation:
 
     def finish(self) -> None:
         """Score the end of the fit, where its last iteration has no score yet. Collective."""
-        trace = self.prepared.fit.trace
-        if len(trace) and not math.isnan(trace.validation_nlpd[-1]):
+        fit, trace = self.prepared.fit, self.prepared.fit.trace
+        if len(trace):
             self.last = Scores(trace.validation_rmse[-1], trace.validation_nlpd[-1])
-            return
-        evaluate_at_solution(self.prepared, "the predictions cannot be scored")  # a step may have failed since
+            if all(map(math.isfinite, self.last)):
+                return
+        if fit.evaluations != self._evaluations:  # of a step that failed
+            evaluate_at_solution(self.prepared, "the predictions cannot be scored")
         self.last = self._score()
         if len(trace):
             trace.validation_rmse[-1], trace.validation_nlpd[-1] = self.last

@@ -80,6 +80,7 @@ def test_the_end_is_scored_where_the_last_step_failed(optimizer: str) -> None:
     tried = fit.fit.optimizer.point.shared + 0.3
     objective = fit.fit.objective
     objective(type(fit.fit.optimizer.point)(tried, fit.fit.optimizer.point.local), objective.space.block(1))
+    fit.fit.optimizer.evaluations += 1
     validation.finish()
     np.testing.assert_allclose(validation.last, direct(fit, validation.rows), rtol=1e-7)
     assert (fit.fit.trace.validation_rmse[-1], fit.fit.trace.validation_nlpd[-1]) == validation.last
