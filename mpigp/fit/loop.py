@@ -27,17 +27,30 @@ class Handler(Protocol):
 
 @dataclass
 class Trace:
-    """One entry per iteration: the bound, the gradient's norm, seconds since the start, evaluations since the start."""
+    """One entry per iteration: the bound, the gradient's norm, seconds since the start, evaluations since the start.
+
+    validation_rmse, validation_nlpd : how well rows that the fit does not learn from are predicted, NaN at iterations
+        without a score; both empty where there are no such rows
+    """
 
     bound: list[float] = field(default_factory=list)
     gradient_norm: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     evaluations: list[int] = field(default_factory=list)
+    validation_rmse: list[float] = field(default_factory=list)
+    validation_nlpd: list[float] = field(default_factory=list)
 
-    def add(self, *entry: float) -> None:
-        """Add an iteration."""
-        for series, number in zip(vars(self).values(), entry, strict=True):
-            series.append(number)
+    def add(self, bound: float, gradient_norm: float, seconds: float, evaluations: int) -> None:
+        """Add an iteration; a handler adds its scores."""
+        self.bound.append(bound)
+        self.gradient_norm.append(gradient_norm)
+        self.seconds.append(seconds)
+        self.evaluations.append(evaluations)
+
+    def series(self) -> dict[str, Any]:
+        """Return the series by name, those of the scores where every iteration has them."""
+        scored = len(self) == len(self.validation_rmse) == len(self.validation_nlpd) > 0
+        return {name: each for name, each in vars(self).items() if scored or not name.startswith("validation")}
 
     def __len__(self) -> int:
         return len(self.bound)

@@ -22,7 +22,7 @@ class Optimizer(Protocol):
     def gradient_norm(self) -> float: ...
 
     def step(self) -> bool:
-        """Make one iteration; False where no step lowers the value any more."""
+        """Make one iteration, whose last evaluation is at the new point; False where no step lowers the value."""
 
     def vectors(self) -> dict[str, MultiVector]:
         """Return the vectors that an exact continuation needs, by name."""

@@ -56,6 +56,22 @@ def test_it_finds_the_minimum_of_a_quadratic(name: str) -> None:
     np.testing.assert_allclose(optimizer.gradient_norm, np.linalg.norm(SCALES * numbers(optimizer.point)), rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_last_evaluation_of_a_step_is_at_its_point(name: str) -> None:
+    """So that what an evaluation leaves behind is of the point that the step took."""
+    seen: list[np.ndarray] = []
+
+    def recorded(point: MultiVector, out: MultiVector) -> float:
+        seen.append(numbers(point))
+        return ROSENBROCK(point, out)
+
+    optimizer = OPTIMIZERS[name](recorded, SPACE, start(-1.0))
+    for _ in range(60):
+        if optimizer.step():
+            assert (seen[-1] == numbers(optimizer.point)).all()
+    assert len(seen) > 61, "every trial was taken"
+
+
 @pytest.mark.parametrize("name", ["lbfgs", "scg"])
 def test_it_follows_a_curved_valley(name: str) -> None:
     optimizer = OPTIMIZERS[name](ROSENBROCK, SPACE, start())
