@@ -111,7 +111,7 @@ class Validation:
     def _exhausted(self, fit: Fit) -> str:
         """Return the reason to stop, if there is one; scores while variance and beta are held do not count."""
         counted = [value for iteration, value in enumerate(fit.trace.validation_nlpd, 1)
-                   if self._due(iteration) and iteration > fit.settings.hold and not math.isnan(value)]  # fmt: skip
+                   if self._due(iteration) and iteration > fit.hold and not math.isnan(value)]  # fmt: skip
         if self.patience is None or len(counted) - np.argmin([*counted, math.inf]) <= self.patience:
             return ""
         return f"the NLPD of the validation rows has not improved for {self.patience} scores"
