@@ -1,4 +1,4 @@
-"""Experiments of the tutorial and of the paper, run from a checkout: `python -m experiments.NAME ...`.
+"""Experiments of the tutorial and of the paper, and comparisons, run from a checkout: `python -m experiments.NAME ...`.
 
 An experiment is a module with
 
@@ -11,5 +11,5 @@ An experiment is a module with
     shown(found)                             these as the lines of a table
     picture(found)                           these as a figure of matplotlib
 
-No number of the results depends on the ranks or threads, but those named "seconds".
+No number of the results depends on the ranks or threads, but those named "seconds", and what a time limit decides.
 """

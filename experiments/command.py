@@ -37,8 +37,8 @@ def option(default: Any, metavar: str | None, described: str, **more: Any) -> An
     return field(default=default, metadata={"metavar": metavar, "help": described, **more})
 
 
-def numbers(kind: type) -> Any:
-    """Return the parser of a list of numbers with commas."""
+def listed(kind: type) -> Any:
+    """Return the parser of a list of numbers or names with commas."""
 
     def parse(text: str) -> tuple[Any, ...]:
         try:
@@ -62,7 +62,7 @@ def build_parser(kind: str, module: Any) -> Parser:
         value: Any = each.default
         shown, parse = "none" if value is None else value, str if value is None else type(value)
         if isinstance(value, tuple):
-            shown, parse = ",".join(f"{number:g}" for number in value), numbers(type(value[0]))
+            shown, parse = ",".join(map(str, value)), listed(type(value[0]))
         described = {**each.metadata, "help": f"{each.metadata['help']} (default {shown})"}
         add(f"--{each.name.replace('_', '-')}", type=parse, default=value, **described)
     add("--json", action="store_true", help="make the last line of output one JSON object")

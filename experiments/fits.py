@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -51,13 +52,18 @@ def nearest(points: Floats, others: Floats | None = None) -> Labels:
 def check_counts(study: Any, *options: str) -> None:
     """Refuse options of a study that are not numbers ≥ 1, or lists of them; and a seed or jitter without a meaning."""
     for option in options:
-        value = getattr(study, option)
-        values = value if isinstance(value, tuple) else (value,)
-        if not values or min(values) < 1:
-            raise InputError(f"--{option.replace('_', '-')}: is {','.join(map(str, values))}: give a number ≥ 1")
-        if len(set(values)) < len(values):
-            raise InputError(f"--{option.replace('_', '-')}: holds a number twice: give each once")
+        _check_numbers(study, option, "≥ 1", lambda number: number >= 1)
     if not study.jitter >= 0 or math.isinf(study.jitter):
         raise InputError(f"--jitter: is {study.jitter:g}: give a number ≥ 0")
-    if not 0 <= study.seed < 2**31:
-        raise InputError(f"--seed: is {study.seed}: give a number between 0 and 2**31 - 1")
+    for option in ("seed", "seeds"):
+        if hasattr(study, option):
+            _check_numbers(study, option, "between 0 and 2**31 - 1", lambda number: 0 <= number < 2**31)
+
+
+def _check_numbers(study: Any, option: str, meant: str, valid: Callable[[int], bool]) -> None:
+    value, name = getattr(study, option), f"--{option.replace('_', '-')}"
+    values = value if isinstance(value, tuple) else (value,)
+    if not values or not all(map(valid, values)):
+        raise InputError(f"{name}: is {','.join(map(str, values))}: give a number {meant}")
+    if len(set(values)) < len(values):
+        raise InputError(f"{name}: holds a number twice: give each once")

@@ -10,16 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tqdm import tqdm
 
 from experiments.command import main, option
 from experiments.fits import check_counts, figures, fitted
+from experiments.regression import HOLDS, SMALLEST, Rows, beside, read
 from experiments.source import Source
-from mpigp.data.datasets import find
-from mpigp.data.hdf5 import read_rows, reading
 from mpigp.errors import InputError
 from mpigp.gp.posterior import Prediction
 from mpigp.mpi.communicator import raise_on_all_ranks
@@ -35,10 +34,7 @@ Found = dict[str, Any]
 SUMMARY = "regression of flight delays, beside other methods"
 NEEDS = {"matplotlib": "report", "sklearn": "sklearn"}
 PARALLEL = True
-HOLDS = "inputs /X (n, q) and one output /Y (n, 1)"
-HELD_OUT = 10  # one of so many training rows, to take the variance of a method's errors from
 LEAF = 5  # rows of a forest's leaf at least
-SMALLEST = 20  # training rows that make sense
 
 
 @dataclass(frozen=True)
@@ -63,28 +59,6 @@ class Study:
         if len([size for size in self.sizes if size >= n - self.test]) > 1:
             raise InputError(f"--sizes: {n - self.test} rows are left to learn from, and more than one size is as "
                              "large: leave the others out")  # fmt: skip
-
-
-class Rows(NamedTuple):
-    """X (n, q) and Y (n,), shuffled."""
-
-    X: Floats
-    Y: Floats
-
-    def part(self, start: int, stop: int) -> Rows:
-        return Rows(self.X[start:stop], self.Y[start:stop])
-
-
-def read(path: str, y_name: str, seed: int) -> Rows:
-    """Return the rows of a file, shuffled."""
-    with reading(path) as file:
-        sets = find(file, y_name, "X")
-        assert sets.X is not None
-        if sets.Y.shape[1] != 1:
-            raise InputError(f"{path}: {sets.Y.name}: has {sets.Y.shape[1]} columns: the file must hold {HOLDS}")
-        X, Y = read_rows(sets.X, 0, sets.n), read_rows(sets.Y, 0, sets.n)[:, 0]
-    order = np.random.default_rng(seed).permutation(len(X))
-    return Rows(X[order], Y[order])
 
 
 def methods(study: Study, threads: int) -> dict[str, Callable[[], Any]]:
@@ -112,8 +86,9 @@ def conduct(comm: Comm, study: Study, source: Source, threads: int) -> Found | N
     from mpi4py import MPI
 
     with raise_on_all_ranks(comm):
-        rows = read(source.file("flights", HOLDS), source.y, study.seed)
+        rows = read(source.file("flights", HOLDS), source.y)
         study.check(len(rows.Y))
+    rows = rows.take(np.random.default_rng(study.seed).permutation(len(rows.Y)))
     test, rest = rows.part(0, study.test), rows.part(study.test, len(rows.Y))
     sizes = [min(size, len(rest.Y)) for size in study.sizes]
 
@@ -155,19 +130,6 @@ def others(
             mine[place] = {"rows": size, "method": method, **found, "seconds": seconds}
     every = {place: line for part in comm.allgather(mine) for place, line in part.items()}
     return [every[place] for place in range(len(jobs))]
-
-
-def beside(make: Callable[[], Any], training: Rows, X_new: Floats) -> tuple[Floats, float, float]:
-    """Return the predictions (n,) of a regressor of scikit-learn, the variance of its errors at rows held out, and the
-    seconds that it took to learn all.
-    """
-    count = len(training.Y) // HELD_OUT
-    held, learned = training.part(0, count), training.part(count, len(training.Y))
-    variance = float(np.mean((make().fit(*learned).predict(held.X) - held.Y) ** 2))
-    began = time.perf_counter()
-    regressor = make().fit(*training)
-    seconds = time.perf_counter() - began
-    return np.asarray(regressor.predict(X_new), float), variance, seconds
 
 
 def ours(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments import peer
+from experiments import peer, peer_process
 from experiments.command import main, option
 from experiments.fits import check_counts, figures, fitted, nearest
 from experiments.source import Source
@@ -68,7 +68,7 @@ def conduct(comm: Comm, study: Study, source: Source, threads: int) -> Found | N
         Y, labels = source.oilflow()
         study.check(*Y.shape)
         if comm.rank == 0 and study.peer_python:
-            peer.check(study.peer_python)
+            peer_process.check("--peer-python", study.peer_python, "GPy")
     runs = [ours(comm, Y, study, study.seed + number, threads) for number in range(study.repeats)]
     data = fingerprint(DistributedRows(MPI.COMM_SELF, len(Y), Y))
     theirs = None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,28 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpigp.errors import InputError
+from experiments.peer_process import ask
 from mpigp.types import Floats
 
 Peer = dict[str, Any]
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded" / "gpy.json"
-LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "SLURM_")  # what would tell GPy that it is a rank of ours
 DECIMALS = 4  # of latent means
 MARKS = 100  # points of the trace that are kept, and the last
-
-
-def check(python: str) -> None:
-    """Refuse a Python that has no GPy."""
-    try:
-        tried = _run([python, "-c", "import GPy"], 120)
-        said = _last(tried.stderr) if tried.returncode else ""
-    except (OSError, subprocess.TimeoutExpired) as error:
-        said = str(error)
-    if said:
-        raise InputError(f"--peer-python: {python} cannot import GPy ({said}): name the Python of an environment "
-                         "with GPy, or leave it out")  # fmt: skip
 
 
 def learn(python: str, Y: Floats, latent: int, inducing: int, iterations: int, timeout: float) -> Peer:
@@ -51,10 +36,7 @@ def learn(python: str, Y: Floats, latent: int, inducing: int, iterations: int, t
         np.savez(data, Y=Y - Y.mean(axis=0))
         options = {"--latent": latent, "--inducing": inducing, "--max-iter": iterations}
         words = [str(word) for option in options.items() for word in option]
-        done = _run([python, str(HERE / "gpy_fit.py"), str(data), *words], timeout)
-    if done.returncode:
-        raise RuntimeError(f"GPy ended with exit code {done.returncode}: {_last(done.stderr)}")
-    found = json.loads(_last(done.stdout))
+        found = ask("GPy", [python, str(HERE / "gpy_fit.py"), str(data), *words], timeout)
     alpha, count = np.array(found["alpha"]), len(found["bound"])
     kept = sorted({*range(0, count, -(-count // MARKS)), count - 1})
     return {
@@ -80,15 +62,3 @@ def recorded(data: str, latent: int, inducing: int) -> Peer | None:
 def largest(alpha: Floats) -> NDArray[np.intp]:
     """Return the two dimensions with the largest ARD weights, the largest first; or the one there is."""
     return np.argsort(-alpha, kind="stable")[:2]
-
-
-def _run(command: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
-    return subprocess.run(
-        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
-    )
-
-
-def _last(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "(nothing)"
