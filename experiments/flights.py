@@ -93,7 +93,7 @@ def conduct(comm: Comm, study: Study, source: Source, threads: int) -> Found | N
     sizes = [min(size, len(rest.Y)) for size in study.sizes]
 
     def scored(mean: Floats, variance: Floats) -> Found:
-        found = scores(MPI.COMM_SELF, len(mean), Prediction(mean[:, None], variance, variance), test.Y[:, None])
+        found = scores(MPI.COMM_SELF, len(mean), [(Prediction(mean[:, None], variance, variance), test.Y[:, None])])
         return {"rmse": found["rmse"], "nlpd": -found["log_density"]}
 
     lines = others(comm, [(size, rest.part(0, size), test) for size in sizes], study, threads, scored)

@@ -14,9 +14,9 @@ from mpigp.data.columns import listed, numbered
 from mpigp.data.datasets import DataSets, find
 from mpigp.data.hdf5 import reading
 from mpigp.errors import BAD_INPUT, FAILED, STOPPED, InputError, OutputError
-from mpigp.fit.driver import Driver, RanksLost
+from mpigp.fit.driver import Driver, RanksLost, Source
 from mpigp.fit.objective import NAMES
-from mpigp.fit.options import CHOICES, Interval, Options, RunOptions, interval
+from mpigp.fit.options import CHOICES, HOLD, Interval, Options, RunOptions, interval
 from mpigp.fit.setup import PreparedFit
 from mpigp.gp.parameters import effective_dimensions
 from mpigp.mpi import memory
@@ -42,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-iter", type=int, metavar="N", help="iterations at most (default %(default)s)")
     add("--tolerance", type=float, metavar="T", help="relative change of the bound to stop at (default %(default)s)")
     add("--gradient-tolerance", type=float, metavar="T", help="norm of the gradient to stop at (default %(default)s)")
-    add("--hold", type=int, metavar="N", help="iterations with variance and beta held (default %(default)s)")
+    add("--hold", type=int, metavar="N", help="iterations with variance and beta held at the start "
+        f"(default: {', '.join(f'{model} {count}' for model, count in HOLD.items())})")  # fmt: skip
     add("--fixed", type=lambda text: frozenset(filter(None, text.split(","))), metavar="NAME,...",
         help=f"parameters to hold: {', '.join(NAMES)}")  # fmt: skip
     add("--init", metavar="pca|random|FILE", help="GPLVM: latent means (default %(default)s)")
@@ -53,6 +54,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="added to K_mm's diagonal, per unit of variance (default %(default)s)")  # fmt: skip
     add("--restarts", type=int, metavar="K", help="try K starts, and go on from the best (default %(default)s)")
     add("--missing", action="store_true", help="GPLVM: NaN entries of Y are missing, and take no part")
+    add("--validate", type=fraction_or_file, metavar="FRACTION|FILE",
+        help="regression: rows to predict during the fit, which does not learn from them: a fraction of the rows of "
+        "DATA, or another data file")  # fmt: skip
+    add("--validate-every", type=int, metavar="N",
+        help="iterations between two scores of these rows (default %(default)s), and one at the end")  # fmt: skip
+    add("--patience", type=int, metavar="K",
+        help="stop when their NLPD has not improved for K scores; MODEL is the last one, not the best")  # fmt: skip
     add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
     add("--y", default="Y", metavar="NAME", help="dataset of the outputs (default Y)")
     add("--resume", action="store_true", help="go on from the checkpoint in MODEL, or from the beginning without one")
@@ -78,6 +86,14 @@ def every(text: str) -> Interval:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def fraction_or_file(text: str) -> float | str:
+    """Return a number, where it is one, or the path of a file."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def seconds(text: str) -> float:
     """Return a number of seconds ≥ 1, or 0."""
     with suppress(ValueError):
@@ -91,17 +107,23 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     with raise_on_all_ranks(comm):
         options = options_of(arguments)
 
-    @contextmanager
-    def source(comm: Comm) -> Iterator[DataSets]:
-        with reading(arguments.data) as file:
-            yield find(file, arguments.y, arguments.x if options.model == "regression" else None)
+    def source(path: str) -> Source:
+        @contextmanager
+        def opened(comm: Comm) -> Iterator[DataSets]:
+            with reading(path) as file:
+                yield find(file, arguments.y, arguments.x if options.model == "regression" else None)
+
+        return opened
 
     given = {each.name: getattr(arguments, each.name) for each in fields(RunOptions) if each.name in arguments}
     if arguments.resume and comm.rank == 0 and not os.path.exists(arguments.output):
         say(f"{arguments.output}: is not there yet: the fit starts from the beginning")
     run_options = RunOptions(**given, signals=True, progress=sys.stderr, made_by=arguments.command_line)
     inputs = [arguments.data, *([arguments.init] if os.path.isfile(arguments.init) else [])]
-    driver = Driver(comm, source, options, run_options, tuple(inputs))
+    validation = options.validate if isinstance(options.validate, str) else None
+    inputs += [] if validation is None else [validation]
+    driver = Driver(comm, source(arguments.data), options, run_options, tuple(inputs),
+                    None if validation is None else source(validation))  # fmt: skip
     try:
         with named_as_options():
             if arguments.dry_run:
@@ -147,7 +169,7 @@ def ended(driver: Driver, line: str, code: int) -> dict[str, Any]:
 
 def summary(arguments: argparse.Namespace, driver: Driver, prepared: PreparedFit) -> dict[str, Any]:
     """Say how the fit ended, and return its figures."""
-    fit, partners, interrupted = prepared.fit, driver.partners, driver.stops.stopped
+    fit, partners, interrupted, validation = prepared.fit, driver.partners, driver.stops.stopped, driver.validation
     parameters = fit.objective.parameters(fit.optimizer.point)
     if driver.comm.rank == 0:
         for column, columns in prepared.constant.items():
@@ -157,6 +179,9 @@ def summary(arguments: argparse.Namespace, driver: Driver, prepared: PreparedFit
         print(f"{fit.iteration} iterations, {fit.evaluations} evaluations; stopped because {fit.stopped}")
         if interrupted:
             print("go on with --resume")
+        if validation is not None:
+            rmse, nlpd = validation.last
+            print(f"{validation.rows.Y.n} validation rows: RMSE {rmse:.6g}, NLPD {nlpd:.6g} nats per row")
         print("\n".join(weight_lines(parameters.alpha, prepared.columns.get("x"))))
         print(f"effective dimensions: {effective_dimensions(parameters.alpha):.2f}")
         if fit.objective.largest_jitter > fit.objective.jitter:
@@ -167,6 +192,7 @@ def summary(arguments: argparse.Namespace, driver: Driver, prepared: PreparedFit
         "bound": fit.bound, "iterations": fit.iteration, "evaluations": fit.evaluations,
         "seconds": fit.trace.seconds[-1] if fit.iteration else 0.0,
         "beta": parameters.beta, "variance": parameters.variance, "alpha": parameters.alpha.tolist(),
+        **({} if validation is None else validation.figures()),
         "columns": dict(prepared.columns),
         "stopped": fit.stopped, "exit_code": STOPPED if interrupted else 0,
         "ranks": driver.comm.size, "lost": driver.lost, "master": driver.comm.rank == 0,

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
     check_finite(comm, arguments.model, (*prediction, 1 / prediction.y_variance))
     figures: dict[str, Any] = {"n": n, "seconds": seconds, "ranks": comm.size, "threads": arguments.threads}
     if Y is not None:
-        figures |= scores(comm, n, prediction, Y)
+        figures |= scores(comm, n, [(prediction, Y)])
     datasets: dict[str, Any] = {name: DistributedRows(comm, n, values) for name, values in prediction._asdict().items()}
     with raise_on_all_ranks(comm):
         if everything is not None:

@@ -109,6 +109,9 @@ def figures(report: Report) -> dict[str, Any]:
     values["columns"] = fitted.columns
     if fitted.latent is not None:
         values["rows_drawn"] = len(fitted.latent.rows)
+    if fitted.validation is not None:
+        _, rmse, nlpd = (series[-1].item() for series in fitted.validation)
+        values |= {"validation_rmse": rmse, "validation_nlpd": nlpd}
     if fitted.timing is not None:
         values["balance"] = fitted.balance
     if predicted is not None:

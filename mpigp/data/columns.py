@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import h5py
 
 from mpigp.data.hdf5 import h5py_errors, plain
+from mpigp.data.held_out import RowView
 from mpigp.errors import InputError
 
 MOST = 8  # names that a message lists
@@ -66,7 +67,7 @@ class ColumnView:
         return self.item[rows][:, self.columns]
 
 
-Source: TypeAlias = h5py.Dataset | ColumnView
+Source: TypeAlias = h5py.Dataset | ColumnView | RowView
 """Rows (n, columns) in a file."""
 
 

@@ -14,9 +14,10 @@ import numpy as np
 from mpigp.chunks import Share, chunk_rows, share
 from mpigp.data.columns import ColumnView, Source, column_names, match
 from mpigp.data.hdf5 import dataset, read_rows
+from mpigp.data.held_out import HeldOut, RowView
 from mpigp.data.watched_file import WatchedFile
 from mpigp.errors import InputError
-from mpigp.types import Comm, Floats
+from mpigp.types import Comm, Floats, Integers
 
 BLOCK_BYTES = 2**22  # of all columns of a block together
 
@@ -90,7 +91,8 @@ Columns: TypeAlias = Floats | Stream
 
 def watched(*items: Source | None) -> WatchedFile:
     """Return the one file of these datasets."""
-    return WatchedFile(*(each.item if isinstance(each, ColumnView) else each for each in items if each is not None))
+    views = ColumnView, RowView
+    return WatchedFile(*(each.item if isinstance(each, views) else each for each in items if each is not None))
 
 
 def blocks(*columns: Columns) -> Iterator[tuple[int, list[Floats]]]:
@@ -149,6 +151,19 @@ class DataSets(NamedTuple):
         X = None if self.X is None else match(self.X, columns.get("x"), f"the inputs of {model}")
         Y = match(self.Y, columns.get("y"), f"the outputs of {model}")
         return DataSets(Y, X, {**self.columns, **columns})
+
+    def split(self, fraction: float, seed: int) -> tuple[DataSets, DataSets]:
+        """Return the rows that remain when a fraction is held out, by the seed, and those that are held out."""
+        if self.n < 2:
+            raise InputError(f"{self.where}has one row: no row is left when one is held out: give more rows")
+        chosen = HeldOut.of(self.n, fraction, seed)
+        held = len(chosen.numbers)
+
+        def of(n: int, numbers: Callable[[int, int], Integers]) -> DataSets:
+            Y, X = (None if each is None else RowView(each, n, numbers) for each in (self.Y, self.X))
+            return DataSets(Y, X, self.columns)
+
+        return of(self.n - held, chosen.remaining), of(held, chosen.held)
 
     def share(self, comm: Comm) -> Share:
         """Return this rank's rows."""

@@ -221,6 +221,7 @@ def read_rows(item: h5py.Dataset, start: int, stop: int, missing: bool = False) 
         finite = (np.abs(block) <= LARGEST) | (missing & np.isnan(block))
         if not finite.all():
             row = first + int(np.flatnonzero(~finite.reshape(last - first, -1).all(axis=1))[0])
+            row = getattr(item, "row_number", int)(row)  # of a view of some rows, that in the file
             held = f"{'Inf' if missing else 'NaN or Inf'}, or a number beyond {LARGEST:g}"
             where = f"{item.file.filename}: {item.name}: row {row} (counted from 0)"
             raise InputError(f"{where} holds {held}: remove such rows or fill them in")

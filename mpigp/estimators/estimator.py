@@ -54,7 +54,7 @@ class Estimator(BaseEstimator):
     max_iter: int = Options.max_iter
     tolerance: float = Options.tolerance
     gradient_tolerance: float = Options.gradient_tolerance
-    hold: int = Options.hold
+    hold: int | None = Options.hold
     fixed: Sequence[str] = ()
     placement: str = Options.placement
     restarts: int = Options.restarts

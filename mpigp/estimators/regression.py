@@ -24,7 +24,7 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
     max_iter : iterations at most
     tolerance : relative change of the bound to stop at
     gradient_tolerance : norm of the gradient to stop at
-    hold : iterations for which the kernel's variance and the noise are held at the start
+    hold : iterations for which the kernel's variance and the noise are held at the start (None: the model's default)
     fixed : names of parameters to hold: "Z", "alpha", "variance", "beta"
     placement : of the inducing points at the start: "random" or "greedy" among the rows, or "kmeans"
     restarts : starts to try, of which the best goes on

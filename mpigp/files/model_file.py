@@ -42,6 +42,7 @@ POSTERIOR = {"posterior/order": "m", "posterior/L": "mm", "posterior/L_B": "mm",
 GROUPED = {"posterior/L_B": "kmm", "posterior/group": "d"}  # where outputs lack other rows than others
 COLUMNS = {"x": ("columns/x", "q"), "y": ("columns/y", "d")}
 TRACE = {f"trace/{name}": "i" for name in ("bound", "gradient_norm", "seconds", "evaluations")}
+VALIDATION = {f"trace/validation_{name}": "i" for name in ("rmse", "nlpd")}  # of a fit with rows to validate by
 TIMING = {"timing/phases": "rp", "timing/rows": "r"}
 VECTORS = "checkpoint/vectors"
 UNITS = {"m": "points", "q": "columns", "d": "columns", "i": "iterations", "r": "ranks"}
@@ -198,8 +199,9 @@ class ModelFile:
         """Return by name the entries of every iteration; nothing in a file without a trace."""
         if not self.has("trace"):
             return {}
+        shapes = TRACE | (VALIDATION if any(self.has(name) for name in VALIDATION) else {})
         with h5py_errors(f"{self.name}: /trace"):
-            series = {name: self._dataset(name, shape)[()].tolist() for name, shape in TRACE.items()}
+            series = {name: self._dataset(name, shape)[()].tolist() for name, shape in shapes.items()}
         return {name.removeprefix("trace/"): values for name, values in series.items()}
 
     def timing(self) -> Timing | None:
@@ -258,7 +260,7 @@ class ModelFile:
 
     def bits(self) -> dict[str, bytes]:
         """Return the bits of what was learned, by path; the same for two fits that went the same way."""
-        names = [*PARAMETERS, *LATENT, "trace/bound"]
+        names = [*PARAMETERS, *LATENT, "trace/bound", *VALIDATION]
         return {name: self.file[name][()].tobytes() for name in names if self.has(name)}
 
     def _dataset(self, name: str, shape: str) -> h5py.Dataset:

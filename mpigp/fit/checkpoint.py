@@ -26,6 +26,8 @@ from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.evaluator import EvaluationFailed
 from mpigp.types import Comm, Floats
 
+OTHER = {"data": "other data", "validation": "other rows to validate by"}  # what differs, where it has no value to tell
+
 
 def save(path: str, comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) -> None:
     """Write the model at the fit's point, its trace, its checkpoint, and how it was made. Called by all ranks."""
@@ -56,7 +58,7 @@ def contents(comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) -> tupl
     assert evaluator.last is not None
     inducing, master = evaluator.last
     posterior = inducing.whitening, master.bound, evaluator.rows.groups
-    datasets = model_file.fitted_sections(parameters, prepared.standardized, posterior, vars(fit.trace), timed)
+    datasets = model_file.fitted_sections(parameters, prepared.standardized, posterior, fit.trace.series(), timed)
     datasets |= model_file.column_section(prepared.columns)
     known = {"n": evaluator.rows.n, "jitter": objective.jitter, "seed": prepared.identity["seed"]}
     return datasets, model_file.attributes(evaluator.model, {**known, "stopped": fit.stopped, **made})
@@ -88,7 +90,7 @@ def load(model: ModelFile, prepared: PreparedFit, share: Share) -> None:
         raise InputError(f"{model.name}: holds no checkpoint: `resume` takes a model that an earlier fit wrote")
     for key, value in prepared.identity.items():  # the data last: other options may change what is read of them
         if written.get(key) != value:
-            made = f"{key} = {written.get(key)!r}, not {value!r}" if key != "data" else "other data"
+            made = OTHER.get(key, f"{key} = {written.get(key)!r}, not {value!r}")
             remedy = "give the same data and options, or start anew without `resume`"
             raise InputError(f"{model.checkpoint}: was made with {made}: {remedy}")
     numbers = model.restore(prepared.fit.optimizer.vectors(), share.start, share.stop)

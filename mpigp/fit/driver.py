@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mpigp.data.columns import listed
+from mpigp.data.columns import check_rows, listed, note_of, tell
 from mpigp.data.datasets import DataSets
 from mpigp.errors import InputError, OutputError
 from mpigp.files.atomic import check_writable, discard_parts, is_stream, stamp
@@ -28,6 +28,7 @@ from mpigp.fit.partner_copies import PartnerCopies
 from mpigp.fit.progress import Metrics, Progress
 from mpigp.fit.setup import PreparedFit, prepare
 from mpigp.fit.stopping import Schedule, StopRequests
+from mpigp.fit.validation import Validation, ValidationRows
 from mpigp.mpi import memory
 from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows
@@ -55,11 +56,13 @@ class Driver:
     source : opens the rows on this rank, given the communicator; opened again after a failure
     options : what to learn, checked.   run : what happens beside the iterations
     inputs : files that the outputs must not replace
+    validation_source : opens the rows to validate by, where `options.validate` names a file
     """
 
     def __init__(self, comm: Comm, source: Source, options: Options, run: RunOptions,
-                 inputs: tuple[str, ...] = ()) -> None:  # fmt: skip
+                 inputs: tuple[str, ...] = (), validation_source: Source | None = None) -> None:  # fmt: skip
         self.comm, self.source, self.options, self.run_options, self.inputs = comm, source, options, run, inputs
+        self.validation_source = validation_source
         self.output = run.output
         self.stops = StopRequests(comm, run.time_limit, run.signals)
         if self.stops.signals is not None and run.output is not None and comm.rank == 0:
@@ -69,7 +72,8 @@ class Driver:
         self.lost: list[int] = []  # the ranks (of MPI_COMM_WORLD) that are not in `comm` any more
         self.peak_memory, self.streamed = 0, False  # the largest of a rank, and whether rows stayed in their file
         self.made: dict[str, str] = {}  # how the model was made, for the attributes of its file
-        self._data: str | None = None  # the fingerprint of the rows
+        self.validation: Validation | None = None  # of the last attempt, where there are rows to validate by
+        self._data: list[tuple[str, str]] = []  # where rows are, and their fingerprint, of an earlier attempt
         self._failed_at = 0.0  # when the first of the ranks failed that have not been recovered from
         self._before = stamp(run.output) if run.output else None  # a file that differs is of this run
 
@@ -91,9 +95,10 @@ class Driver:
     def dry_run(self) -> dict[str, Any]:
         """Read and check the rows; print and return what the fit would take."""
         with ExitStack() as files:
-            _, Y, choice = self._read(files)
+            _, Y, held, choice = self._read(files)
             choice.tell(self.comm)
-            return dry_run(self.options, self.comm, (Y.n, self._q, Y.columns), choice.stream, self._keeps_copies)
+            sizes = Y.n, self._q, Y.columns, 0 if held is None else held.Y.n
+            return dry_run(self.options, self.comm, sizes, choice.stream, self._keeps_copies)
 
     @property
     def _keeps_copies(self) -> bool:
@@ -122,10 +127,12 @@ class Driver:
         """Read, prepare or continue, iterate, save. `files` are closed at its end."""
         with raise_on_all_ranks(self.comm):
             self._check_outputs()
-        X, Y, choice = self._read(files)
-        prepared = self._continue(X, Y)
+        X, Y, held, choice = self._read(files)
+        prepared = self._continue(X, Y, held)
+        self.validation = None if held is None else Validation(prepared, held, self.options)
         self.made = provenance(self.comm, self.options.threads, self.run_options.made_by)
         choice.tell(self.comm)
+        tell(*self._notes if self.comm.rank == 0 else ())
         self._iterate(prepared)
         self._save(prepared, at_end=True)
         self.stops.finish()
@@ -151,26 +158,53 @@ class Driver:
         if self.lost:
             discard_parts(self.output)
 
-    def _read(self, files: ExitStack) -> tuple[DistributedRows | None, DistributedRows, memory.Choice]:
-        """Return the rows of all ranks, and whether they are in memory."""
+    def _read(
+        self, files: ExitStack
+    ) -> tuple[DistributedRows | None, DistributedRows, ValidationRows | None, memory.Choice]:
+        """Return the rows of all ranks, X and Y and those to validate by, and whether they are in memory."""
         options, asked = self.options, self.run_options.rows_in_memory
         with raise_on_all_ranks(self.comm):
             if options.missing and asked == "stream":
                 raise InputError("rows_in_memory: stream is not for rows with missing entries: choose all or auto")
-            sets = files.enter_context(self.source(self.comm))
+            sets, held = self._split(files, files.enter_context(self.source(self.comm)))
         own, q = sets.share(self.comm), options.latent if sets.X is None else sets.X.shape[1]
         assert q is not None
-        numbers = row_numbers(options, q, sets.d, self._keeps_copies)
-        choice = memory.choose(self.comm, "all" if options.missing else asked, 8 * own.rows * numbers)
+        numbers = own.rows * row_numbers(options, q, sets.d, self._keeps_copies)
+        numbers += 0 if held is None else held.share(self.comm).rows * (q + sets.d)
+        choice = memory.choose(self.comm, "all" if options.missing else asked, 8 * numbers)
         self._where, self._q, self._columns = sets.where, q, sets.columns
-        with raise_on_all_ranks(self.comm):
-            X, Y = sets.rows(own, choice.stream, options.missing)
+        self._notes = [] if held is None else [note_of(held.X), note_of(held.Y)]
+        X, Y = self._distributed(sets, choice.stream)
+        validation = None
+        if held is not None:
+            inputs, outputs = self._distributed(held, choice.stream)
+            assert inputs is not None
+            validation = ValidationRows(inputs, outputs, held.where)
         if not choice.stream:
             files.close()
-        inputs = None if X is None else DistributedRows(self.comm, sets.n, X)
-        return inputs, DistributedRows(self.comm, sets.n, Y), choice
+        return X, Y, validation, choice
 
-    def _continue(self, X: DistributedRows | None, Y: DistributedRows) -> PreparedFit:
+    def _split(self, files: ExitStack, sets: DataSets) -> tuple[DataSets, DataSets | None]:
+        """Return the rows to learn from, and those to validate by, where there are some."""
+        if isinstance(self.options.validate, float):
+            return sets.split(self.options.validate, self.options.seed)
+        if self.validation_source is None:
+            return sets, None
+        learned = sets.Y.file.filename
+        held = files.enter_context(self.validation_source(self.comm)).matched(sets.columns, learned)
+        assert sets.X is not None and held.X is not None
+        check_rows(held.X, sets.X.shape[1], f"the inputs of {learned}")
+        check_rows(held.Y, sets.d, f"the outputs of {learned}")
+        return sets, held
+
+    def _distributed(self, sets: DataSets, stream: bool) -> tuple[DistributedRows | None, DistributedRows]:
+        """Return X and Y of all ranks, in memory or streamed."""
+        with raise_on_all_ranks(self.comm):
+            X, Y = sets.rows(sets.share(self.comm), stream, self.options.missing)
+        inputs = None if X is None else DistributedRows(self.comm, sets.n, X)
+        return inputs, DistributedRows(self.comm, sets.n, Y)
+
+    def _continue(self, X: DistributedRows | None, Y: DistributedRows, held: ValidationRows | None) -> PreparedFit:
         """Return the fit at its start, or where an earlier attempt or run left it."""
         holders = self.partners.holders(self.comm) if self.partners is not None and self.lost else None
         saved = holders is None and self._has_checkpoint()
@@ -180,12 +214,16 @@ class Driver:
             names = self._columns.get("y")
             named = EmptyColumn(error.column, listed([names[error.column]])) if names else error
             raise InputError(f"{self._where}{named}") from error
+        data = [(self._where or "the data: ", prepared.identity["data"])]
+        if held is not None:
+            data.append((held.where, held.fingerprint()))
+            prepared.identity["validation"] = data[-1][1]
         prepared = prepared._replace(columns=self._columns)
         with raise_on_all_ranks(self.comm):
-            if self._data not in (None, prepared.identity["data"]):
-                where = self._where or "the data: "
-                raise InputError(f"{where}has changed since this run began to read it: start it again")
-        self._data = prepared.identity["data"]
+            for (where, now), (_, before) in zip(data, self._data or data, strict=True):
+                if now != before:
+                    raise InputError(f"{where}has changed since this run began to read it: start it again")
+        self._data = data
         if holders is not None and self.partners is not None:
             self.partners.restore(self.comm, prepared.fit, holders)
         elif saved:
@@ -217,6 +255,9 @@ class Driver:
         run, fit = self.run_options, prepared.fit
         with ExitStack() as stack:
             handlers: list[Handler] = []
+            if self.validation is not None:
+                self.validation.begin()
+                handlers.append(self.validation)  # the first, so that the others have its scores
             if self.comm.rank == 0 and run.progress is not None:
                 handlers.append(stack.enter_context(closing(Progress(run.progress))))
             if self.comm.rank == 0 and run.metrics is not None:
@@ -230,9 +271,13 @@ class Driver:
                 handlers.append(self.stops)
             self.stops.begin()
             fit.run(handlers)
+        if self.validation is not None:
+            self.validation.finish()
 
     def _save(self, prepared: PreparedFit, at_end: bool = False) -> None:
         if self.output is not None and (at_end or self.checkpoints.due(self.comm, prepared.fit.iteration)):
+            if self.validation is not None:
+                self.validation.rows.check_fingerprint(prepared.identity["validation"])
             try:
                 checkpoint.save(self.output, self.comm, prepared, self.made)
             except OutputError as error:

@@ -16,9 +16,9 @@ from mpigp.numerics.reproducible_sum import DIGITS
 from mpigp.types import Comm
 
 PROCESS = 100e6  # bytes of Python and its libraries
-VECTORS = {"lbfgs": 25, "scg": 6, "gd": 4}  # as long as mu and S together, that an optimizer holds
+VECTORS = {"lbfgs": 28, "scg": 6, "gd": 4}  # as long as mu and S together, that an optimizer holds
 BLOCKS = 5  # of a stream that are in memory at a time, in one form or another
-KEPT = {"lbfgs": 22, "scg": 3, "gd": 2}  # of them, that a partner copy holds
+KEPT = {"lbfgs": 24, "scg": 3, "gd": 2}  # of them, that a partner copy holds
 COPIES = 4  # the last two, each of the rank's own rows and its neighbor's
 SAMPLE = 4  # chunks that are timed
 
@@ -33,14 +33,16 @@ def row_numbers(options: Options, q: int, d: int, copies: bool) -> int:
 def dry_run(options: Options, comm: Comm, sizes: tuple[int, ...], stream: bool, copies: bool) -> dict[str, Any]:
     """Print and return memory per rank, bytes per iteration, and seconds per iteration, estimated from a few chunks.
 
-    sizes : n, q and d.   stream : rows stay in their file.   copies : ranks keep partner copies
+    sizes : n, q and d, and the number of rows to validate by
+    stream : rows stay in their file.   copies : ranks keep partner copies
     """
-    n, q, d = sizes
+    n, q, d, held = sizes
     largest = max(share(n, rank, comm.size).rows for rank in range(comm.size))
     numbers = row_numbers(options, q, d, copies) - (d if options.model == "gplvm" else q + d) * stream
-    memory = PROCESS + 8 * largest * numbers + (BLOCKS * BLOCK_BYTES if stream else 0)
+    validation = 0 if stream else max(share(held, rank, comm.size).rows for rank in range(comm.size)) * (q + d)
+    memory = PROCESS + 8 * (largest * numbers + validation) + (BLOCKS * BLOCK_BYTES if stream else 0)
     seconds_per_row, message_bytes = sample(options, q, d)
-    vectors = DIGITS * 8 * (2 * 21 + 1 if options.optimizer == "lbfgs" else 3)
+    vectors = DIGITS * 8 * (2 * 21 + 2 + 11 * 11 / 4 if options.optimizer == "lbfgs" else 3)
     sent, seconds = message_bytes + vectors, seconds_per_row * largest / options.threads
     if comm.rank == 0:
         print(f"{largest} rows per rank, about {memory / 1e6:.0f} MB of memory each")

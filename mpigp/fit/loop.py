@@ -27,17 +27,30 @@ class Handler(Protocol):
 
 @dataclass
 class Trace:
-    """One entry per iteration: the bound, the gradient's norm, seconds since the start, evaluations since the start."""
+    """One entry per iteration: the bound, the gradient's norm, seconds since the start, evaluations since the start.
+
+    validation_rmse, validation_nlpd : how well rows that the fit does not learn from are predicted, NaN at iterations
+        without a score; both empty where there are no such rows
+    """
 
     bound: list[float] = field(default_factory=list)
     gradient_norm: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     evaluations: list[int] = field(default_factory=list)
+    validation_rmse: list[float] = field(default_factory=list)
+    validation_nlpd: list[float] = field(default_factory=list)
 
-    def add(self, *entry: float) -> None:
-        """Add an iteration."""
-        for series, number in zip(vars(self).values(), entry, strict=True):
-            series.append(number)
+    def add(self, bound: float, gradient_norm: float, seconds: float, evaluations: int) -> None:
+        """Add an iteration; a handler adds its scores."""
+        self.bound.append(bound)
+        self.gradient_norm.append(gradient_norm)
+        self.seconds.append(seconds)
+        self.evaluations.append(evaluations)
+
+    def series(self) -> dict[str, Any]:
+        """Return the series by name, those of the scores where every iteration has them."""
+        scored = len(self) == len(self.validation_rmse) == len(self.validation_nlpd) > 0
+        return {name: each for name, each in vars(self).items() if scored or not name.startswith("validation")}
 
     def __len__(self) -> int:
         return len(self.bound)
@@ -50,7 +63,8 @@ class Fit:
         self.objective, self.settings = objective, settings
         self.trace = Trace()
         self.stopped = ""
-        self.held = settings.hold > 0 and not settings.fixed >= HELD
+        self.hold = settings.hold or 0
+        self.held = self.hold > 0 and not settings.fixed >= HELD
         self._before, self._evaluations = 0.0, 0  # seconds and evaluations of earlier runs and optimizers
         self._begin(objective.point(start), resuming)
 
@@ -78,11 +92,11 @@ class Fit:
         """Iterate until there is a reason to stop; the handlers are called after every iteration, in this order."""
         began = time.perf_counter()
         while not self.stopped:
-            if self.held and self.iteration >= self.settings.hold:
+            if self.held and self.iteration >= self.hold:
                 self._release()
             if self.iteration >= self.settings.max_iter:
                 self.stopped = "the largest number of iterations was reached"
-            elif self.optimizer.step():
+            elif self._step():
                 seconds = self._before + time.perf_counter() - began
                 self.trace.add(self.bound, self.optimizer.gradient_norm, seconds, self.evaluations)
                 self.stopped = self._converged()
@@ -92,6 +106,10 @@ class Fit:
                 self._release()
             else:
                 self.stopped = "no step raises the bound any more"
+
+    def _step(self) -> bool:
+        self.optimizer.rounding = self.objective.rounding
+        return self.optimizer.step()
 
     def _release(self) -> None:
         """Free the held parameters: a new problem, and a new optimizer for it."""
@@ -105,19 +123,21 @@ class Fit:
             return ""
         if self.trace.gradient_norm[-1] < settings.gradient_tolerance:
             return "the gradient's norm fell below the tolerance"
-        since = self.iteration - max(settings.hold, 0)
+        since = self.iteration - self.hold
         if since > WINDOW and bounds[-1] - bounds[-1 - WINDOW] < WINDOW * settings.tolerance * abs(bounds[-1]):
             return "the bound's relative change fell below the tolerance"
         return ""
 
     def numbers(self) -> dict[str, Any]:
         """Return the numbers that an exact continuation needs beside the vectors and the trace, by name."""
-        return {"held": self.held, "before": self._evaluations} | self.optimizer.numbers()
+        kept = {"held": self.held, "before": self._evaluations, "rounding": self.objective.rounding}
+        return kept | self.optimizer.numbers()
 
     def restore(self, numbers: dict[str, Any], trace: Trace) -> None:
         """Take up a fit that stopped, by its `numbers` and trace; the optimizer has its vectors already."""
         self.optimizer.restore(numbers)
         self.trace, self.held, self._evaluations = trace, bool(numbers["held"]), int(numbers["before"])
+        self.objective.rounding = float(numbers["rounding"])
         if not all(0 <= count < 2**53 for count in (self.evaluations, *trace.evaluations)):
             raise ValueError("there are counts of evaluations that are none")
         self._before = trace.seconds[-1] if len(trace) else 0.0

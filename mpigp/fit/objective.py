@@ -28,6 +28,8 @@ class Objective:
 
     Positive parameters enter by their free numbers. A point without a bound is inf: a failed step, not a failed run.
     Parameters whose names are in `fixed` are held.
+
+    rounding : the error of the last value that came of rounding, or an upper estimate
     """
 
     def __init__(self, evaluator: Evaluator, jitter: float, fixed: frozenset[str] = frozenset()) -> None:
@@ -36,7 +38,7 @@ class Objective:
         self.m, self.q = evaluator.m, evaluator.q
         shared, segments = self.m * self.q + self.q + 2, 0 if rows.S is None else 2
         self.space = VectorSpace(evaluator.comm, shared, segments, len(rows.Y), self.q, rows.chunk)
-        self.largest_jitter = jitter
+        self.largest_jitter, self.rounding = jitter, 0.0
 
     def point(self, parameters: Globals) -> MultiVector:
         """Return the vector of these globals, and of the mu and S in the evaluator's rows."""
@@ -75,6 +77,7 @@ class Objective:
         except EvaluationFailed:
             return math.inf
         self.largest_jitter = max(self.largest_jitter, evaluation.jitter)
+        self.rounding = evaluation.rounding
         by, rows = evaluation.gradient, self.evaluator.rows
         sign = {name: 0.0 if name in self.fixed else -1.0 for name in NAMES}
         if by is not None:

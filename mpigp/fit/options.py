@@ -17,6 +17,13 @@ Interval: TypeAlias = tuple[int, float]
 
 CHOICES: dict[str, tuple[str, ...]] = {"model": tuple(MODELS), "optimizer": tuple(OPTIMIZERS),
            "placement": ("random", "greedy", "kmeans"), "standardize": get_args(Mode)}  # fmt: skip
+LEAST = {"inducing": 1, "latent": 1, "restarts": 1, "threads": 1, "seed": 0, "jitter": 0, "validate_every": 1,
+         "patience": 1}  # fmt: skip
+
+
+HOLD = {"regression": 0, "gplvm": 30}
+"""Iterations for which variance and beta are held, by model. A GPLVM that could move them at once would call all of Y
+noise, before its latent points have found a place."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +31,8 @@ class Settings:
     """The settings of the iterations."""
 
     optimizer: str = "lbfgs"
-    max_iter: int = 1000
-    hold: int = 30  # iterations for which variance and beta are held at the start
+    max_iter: int = 10_000
+    hold: int | None = None  # iterations for which variance and beta are held at the start; None for HOLD
     fixed: frozenset[str] = frozenset()  # names of the parameters that are held throughout
     tolerance: float = 1e-8  # stop when the bound changes by less, relatively, per iteration (over the last ten)
     gradient_tolerance: float = 1e-4  # stop when the gradient's norm falls below this
@@ -47,6 +54,14 @@ class Options(Settings):
     threads: int = 1  # of a rank; no bit depends on it
     missing: bool = False  # NaN in Y are missing entries, and take no part (GPLVM)
     kernel: str = DEFAULT  # "rbf", "matern52" (regression), or "package.module:Name" of another (docs/kernels.md)
+    # Rows to predict during the fit, which does not learn from them: a fraction of the rows, or another data file.
+    validate: float | str | None = None
+    validate_every: int = 10  # iterations between two scores of these predictions
+    patience: int | None = None  # scores without an improvement, after which the fit stops; None for no such end
+
+    def __post_init__(self) -> None:
+        if self.hold is None:
+            object.__setattr__(self, "hold", HOLD.get(self.model, 0))
 
     def check(self) -> None:
         """Refuse values that have no meaning; the error begins with the option's name."""
@@ -61,7 +76,7 @@ class Options(Settings):
             raise InputError(f"placement: greedy is by the kernel {DEFAULT}, not {self.kernel}: use random or kmeans")
         if unknown := self.fixed - set(NAMES):
             raise InputError(f"fixed: {', '.join(sorted(unknown))}: unknown: choose among {', '.join(NAMES)}")
-        for option, least in {"inducing": 1, "latent": 1, "restarts": 1, "threads": 1, "seed": 0, "jitter": 0}.items():
+        for option, least in LEAST.items():
             value = getattr(self, option)
             if value is not None and not value >= least:
                 raise InputError(f"{option}: is {value:g}: give a number ≥ {least}")
@@ -69,6 +84,17 @@ class Options(Settings):
             raise InputError("latent: is missing: a GPLVM needs its number of latent dimensions")
         if self.model != "gplvm" and self.missing:
             raise InputError(f"missing: is not for {self.model}: leave rows with missing entries out")
+        self._check_validation()
+
+    def _check_validation(self) -> None:
+        """Refuse rows to validate by that are none, and a patience without such rows."""
+        if self.validate is None and self.patience is not None:
+            raise InputError("patience: needs rows that the fit does not learn from: give `validate`")
+        if self.validate is not None and self.model != "regression":
+            raise InputError(f"validate: is for regression, not for {self.model}: leave it out")
+        if isinstance(self.validate, float) and not 0 < self.validate < 1:
+            between = "give a fraction of the rows between 0 and 1, or a data file"
+            raise InputError(f"validate: is {self.validate:g}: {between}")
 
 
 @dataclass(frozen=True, kw_only=True)

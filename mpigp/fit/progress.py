@@ -2,13 +2,14 @@
 
 import errno
 import json
+import math
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO
 
-from mpigp.fit.loop import Fit
+from mpigp.fit.loop import Fit, Trace
 from mpigp.mpi.processes import say
 
 EVERY_SECONDS = 5.0  # between the lines of a log
@@ -21,6 +22,13 @@ def shares(fit: Fit) -> dict[str, float]:
     return {"compute": (seconds["statistics"] + seconds["gradients"] + seconds["bound"]) / total,
             "wait": seconds["wait"] / total,
             "messages": (seconds["broadcast"] + seconds["reduce"]) / total}  # fmt: skip
+
+
+def validation(trace: Trace) -> str:
+    """Return the last scores of the rows that the fit does not learn from; nothing where there are none yet."""
+    scores = zip(reversed(trace.validation_rmse), reversed(trace.validation_nlpd), strict=True)
+    last = next((each for each in scores if not math.isnan(each[1])), None)
+    return "" if last is None else f"validation RMSE {last[0]:.4g} NLPD {last[1]:.4g}  "
 
 
 class Progress:
@@ -40,7 +48,7 @@ class Progress:
         left = (fit.settings.max_iter - fit.iteration) * each
         text = (
             f"iteration {fit.iteration}  bound {trace.bound[-1]:.4f}  gradient {trace.gradient_norm[-1]:.3g}  "
-            f"{each:.3g} s/iteration  compute {share['compute']:.0%} wait {share['wait']:.0%} "
+            f"{validation(trace)}{each:.3g} s/iteration  compute {share['compute']:.0%} wait {share['wait']:.0%} "
             f"messages {share['messages']:.0%}  at most {left:.0f} s left"
         )
         with suppress(OSError):  # a log on a full disk does not end the fit
@@ -70,7 +78,7 @@ class Metrics:
                 self.file.truncate(length)
 
     def __call__(self, fit: Fit) -> None:
-        last = {name: series[-1] for name, series in vars(fit.trace).items()}
+        last = {name: None if math.isnan(series[-1]) else series[-1] for name, series in fit.trace.series().items()}
         line = (json.dumps({"iteration": fit.iteration, **last, **shares(fit)}) + "\n").encode()
         with self._warning():
             if self.file is not None and self.file.write(line) < len(line):

@@ -84,8 +84,9 @@ def standardize(mode: Mode, X: DistributedRows | None,
 def identity(options: Options, rows: Rows, q: int, data: str) -> dict[str, Any]:
     """Return what a checkpoint must have been made with, to be continued."""
     names = ("model", "optimizer", "hold", "fixed", "init", "placement", "seed", "restarts", "standardize", "jitter")
-    given = {name: getattr(options, name) for name in (*names, "kernel")}
+    given = {name: getattr(options, name) for name in (*names, "kernel", "validate")}
     given["fixed"] = ",".join(name for name in NAMES if name in options.fixed)
+    given["validate"] = "a file" if isinstance(options.validate, str) else options.validate
     shape = {"rows": rows.n, "outputs": rows.Y.shape[1], "dimensions": q, "inducing": options.inducing}
     return given | shape | {"data": data}
 
@@ -138,7 +139,7 @@ def best_start(objective: Objective, X: DistributedRows | None, Y: DistributedRo
     Its mu and S go to the objective's rows.
     """
     rows = objective.evaluator.rows
-    trials = replace(options, max_iter=options.hold + TRIAL)
+    trials = replace(options, max_iter=(options.hold or 0) + TRIAL)
     best: Any = None  # a bound, and its start: globals, mu and S
     for number in range(options.restarts):
         start: Any = initialize(X, Y, options, options.seed + number)

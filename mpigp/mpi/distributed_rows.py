@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -118,15 +118,22 @@ def fingerprint(*arrays: DistributedRows | None) -> str:
     return f"{int(total[0]):016x}"
 
 
-def scores(comm: Comm, n: int, prediction: Prediction, Y: Floats) -> dict[str, float]:
-    """Return the root mean square error and the mean log density of a row, in nats, over the n rows of all ranks."""
-    square = (Y - prediction.mean) ** 2
-    variance = prediction.y_variance if prediction.y_variance.ndim > 1 else prediction.y_variance[:, None]
-    density = -0.5 * (np.log(2 * np.pi * variance) + square / variance)
-    sums = reproducible_sum.to_superaccumulators(np.stack([square.sum(axis=1), density.sum(axis=1)], axis=1))
+def scores(comm: Comm, n: int, predicted: Iterable[tuple[Prediction, Floats]]) -> dict[str, float]:
+    """Return the root mean square error and the mean log density of a row, in nats, over the n rows of all ranks.
+
+    predicted : blocks of this rank's rows, one at least, each with its outputs Y (rows, d)
+
+    Both are NaN where a prediction is not finite. Collective.
+    """
+    sums = np.zeros((2, reproducible_sum.DIGITS), np.int64)
+    for prediction, Y in predicted:
+        square, d = (Y - prediction.mean) ** 2, Y.shape[1]
+        variance = prediction.y_variance if prediction.y_variance.ndim > 1 else prediction.y_variance[:, None]
+        density = -0.5 * (np.log(2 * np.pi * variance) + square / variance)
+        sums += reproducible_sum.to_superaccumulators(np.stack([square.sum(axis=1), density.sum(axis=1)], axis=1))
     sum_over_ranks(comm, sums)
     squares, densities = reproducible_sum.from_superaccumulators(sums)
-    return {"rmse": float(np.sqrt(squares / (n * Y.shape[1]))), "log_density": float(densities / n)}
+    return {"rmse": float(np.sqrt(squares / (n * d))), "log_density": float(densities / n)}
 
 
 def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -34,11 +34,15 @@ class EvaluationFailed(Exception):
 
 
 class Evaluation(NamedTuple):
-    """bound : F, on every rank.   gradient : by the globals, on rank 0.   jitter : the one that served."""
+    """bound : F, on every rank.   gradient : by the globals, on rank 0.   jitter : the one that served.
+
+    rounding : the error of F by rounding, on every rank; 0 where no more than the last digits are wrong
+    """
 
     bound: float
     gradient: Globals | None
     jitter: float
+    rounding: float
 
 
 class Master(NamedTuple):
@@ -106,7 +110,7 @@ class Evaluator:
             totals = self.model.backend.gradient_sums(sums[:-1], scale)
             gradient = None if master is None else self._gradient(inducing, master, totals)
         self.last = None if master is None else (inducing, master)
-        return Evaluation(value, gradient, jitter)
+        return Evaluation(value, gradient, jitter, self.model.rounding(inducing, snr, self.rows.n * self.d))
 
     def _broadcast_parameters(self, parameters: Globals | None, jitter: float) -> tuple[Globals, float]:
         """Return rank 0's parameters and jitter, on every rank."""

@@ -24,9 +24,10 @@ class MultiVector:
     shared: Floats
     local: Floats
 
-    def __getitem__(self, index: int) -> MultiVector:
-        """Return one of the vectors, as a MultiVector of one that shares its memory."""
-        return MultiVector(self.shared[index : index + 1], self.local[index : index + 1])
+    def __getitem__(self, index: int | slice) -> MultiVector:
+        """Return one of the vectors, as a MultiVector of one, or some of them, in the same memory."""
+        which = slice(index, index + 1) if isinstance(index, int) else index
+        return MultiVector(self.shared[which], self.local[which])
 
     def __iter__(self) -> Iterator[Floats]:
         """Yield both parts."""
@@ -60,6 +61,7 @@ class VectorSpace:
     def __init__(self, comm: Comm, shared: int, segments: int, rows_local: int, width: int, chunk: int) -> None:
         self.comm = comm
         self.shared, self.segments, self.length, self.chunk = shared, segments, rows_local * width, chunk * width
+        self.size = shared + int(comm.allreduce(segments * self.length))  # numbers of a vector, of all ranks together
 
     def block(self, count: int) -> MultiVector:
         """Return `count` vectors of zeros."""

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpigp.data.held_out import scattered
+
 MOST = 4000  # rows that a figure shows: a random sample, spread evenly over a file of any size
 BLOCK = 2**16  # rows in memory at a time
 # Petroff's ten colors, distinct with any color vision (arXiv:2107.02270), with the two grays late in the order.
@@ -149,14 +151,8 @@ def rounded(values: Any, digits: int = 5) -> Any:
 
 
 def thinned(n: int, most: int = MOST) -> Indices:
-    """Return all rows where there are at most `most`, else one at random from each of `most` equal runs of rows.
-
-    Every so-many-th row would be as even, but could miss whole classes of data that repeat in a cycle.
-    """
-    if n <= most:
-        return np.arange(n)
-    edges = np.arange(most + 1) * n // most
-    return edges[:-1] + (np.random.default_rng(0).random(most) * np.diff(edges)).astype(np.int64)
+    """Return all rows where there are at most `most`, else one at random from each of `most` equal runs of rows."""
+    return np.arange(n) if n <= most else scattered(n, most, np.random.default_rng(0))
 
 
 def evenly(count: int, most: int) -> Indices:

@@ -48,11 +48,21 @@ class Iterations(NamedTuple):
         return float(shown.min()) - margin, float(shown.max()) + margin
 
 
+class ValidationScores(NamedTuple):
+    """Some iterations, counted from 1, at which rows that the fit did not learn from were predicted: the root mean
+    square error, and the mean negative log density of a row; all (k,)."""
+
+    iteration: Indices
+    rmse: Floats
+    nlpd: Floats
+
+
 class Fitted(NamedTuple):
     """A model file.
 
     d, jitter, seed, stopped, timing : None where the file does not tell
     y_scale : (d,), None where outputs were not standardized.   latent : None in regression
+    validation : None where no iteration was scored
     last : `iterations`, and `bound`, `gradient_norm`, `seconds`, `evaluations` at the last; empty where there was none
     columns : by "x" and "y", the names of the columns, where they have some
     made : `command`, and `versions` and `machine` by name, as far as the file has them
@@ -68,6 +78,7 @@ class Fitted(NamedTuple):
     parameters: Globals
     y_scale: Floats | None
     learning: Iterations
+    validation: ValidationScores | None
     last: dict[str, Any]
     latent: Latent | None
     timing: Timing | None
@@ -92,6 +103,8 @@ def read_fitted(model: ModelFile) -> Fitted:
     count = len(trace.get("bound", []))
     places = evenly(count, ITERATIONS)
     series = (np.array(trace.get(name, []), float)[places] for name in Iterations._fields[1:])
+    unscored = {name: values for name, values in trace.items() if not name.startswith("validation")}
+    last = {"iterations": count} | {name: values[-1] for name, values in unscored.items()} if count else {}
     latent = None
     if kind == "gplvm":
         model.latent(0, 0)  # there are n rows
@@ -103,9 +116,17 @@ def read_fitted(model: ModelFile) -> Fitted:
         jitter=None if model.attribute("jitter") is None else model.jitter(0.0),
         seed=model.attribute("seed"), stopped=None if stopped is None else str(stopped),
         parameters=parameters, y_scale=None if y is None else y.scale, learning=Iterations(places + 1, *series),
-        last={"iterations": count} | {name: values[-1] for name, values in trace.items()} if count else {},
+        validation=read_validation(trace), last=last,
         latent=latent, timing=model.timing(), made=model.provenance(), columns=model.columns(),
     )  # fmt: skip
+
+
+def read_validation(trace: dict[str, Any]) -> ValidationScores | None:
+    """Return the scores of a trace; of many, some."""
+    rmse, nlpd = (np.array(trace.get(f"validation_{name}", []), float) for name in ("rmse", "nlpd"))
+    scored = np.flatnonzero(np.isfinite(rmse) & np.isfinite(nlpd))
+    shown = scored[evenly(len(scored), ITERATIONS)]
+    return ValidationScores(shown + 1, rmse[shown], nlpd[shown]) if len(shown) else None
 
 
 def read_metrics(path: str, model: ModelFile) -> dict[str, Any]:

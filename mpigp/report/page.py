@@ -124,7 +124,12 @@ def learning(fitted: Fitted, figures: Figures) -> str:
     below = shown[fitted.learning.bound < fitted.learning.frame[0]]
     if len(below):
         words += f" The bounds of the first iterations, up to {number(below[-1])}, lie below the frame."
-    names = ("bound-iterations", "bound-seconds", "gradient")
+    names = ["bound-iterations", "bound-seconds", "gradient"]
+    if fitted.validation is not None:
+        iteration, rmse, nlpd = (series[-1] for series in fitted.validation)
+        words += f" At iteration {number(iteration)} the RMSE of the rows that it did not learn from was "
+        words += f"{number(rmse, 4)}, and their NLPD, the mean negative log predictive density, {number(nlpd, 4)}."
+        names += ["validation-nlpd", "validation-rmse"]
     return section("Optimization", note(words), grid("three", *(figure(figures, name) for name in names)))
 
 

@@ -15,6 +15,7 @@ from mpigp.report.fitted import SHARES, Fitted
 BOUND_DIGITS = 10  # its last changes are small beside itself
 RANKS = 200  # that a figure shows at most
 TICK = 12  # characters under a bar
+DOTS = 50  # on a line at most
 OUTPUTS = 12  # whose predictions a figure can show
 PERCENT = [(share / 4, f"{25 * share} %") for share in range(5)]
 
@@ -51,6 +52,9 @@ def describe(report: Report) -> Figures:
         panels += [predicted(predictions), calibration()]
     if fitted.last:
         panels += learning(fitted)
+    if fitted.validation is not None:
+        data["validation"] = fitted.validation._asdict()
+        panels += validation(len(fitted.validation.iteration))
     if fitted.timing is not None:
         seconds, rows = fitted.timing
         ranks = figures.evenly(len(rows), RANKS)
@@ -158,6 +162,17 @@ def learning(fitted: Fitted) -> Iterator[Panel]:
     ):
         line = Series(f"learning.{y}", f"learning.{x.label}")
         yield Panel(name, caption, x, axis, hover, [line], picture="learning")
+
+
+def validation(count: int) -> Iterator[Panel]:
+    """Describe how well rows that the fit did not learn from were predicted, at so many iterations."""
+    hover = ["iteration {validation.iteration}", "NLPD {validation.nlpd:5}", "RMSE {validation.rmse:5}"]
+    for name, caption, label in (
+        ("nlpd", "NLPD of the validation rows", "NLPD, nats per row"),
+        ("rmse", "RMSE of the validation rows", "RMSE, in the data’s units"),
+    ):
+        line = Series(f"validation.{name}", "validation.iteration", color=BLUE, dots=count <= DOTS)
+        yield Panel(f"validation-{name}", caption, Axis("iteration"), Axis(label), hover, [line], picture="validation")
 
 
 def timing(fitted: Fitted, ranks: list[int]) -> Panel:

@@ -166,7 +166,7 @@ def test_it_stops_when_told_to() -> None:
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_the_bound_never_decreases_and_all_is_traced(model: str, optimizer: str) -> None:
     fit = fitted(model, optimizer=optimizer, max_iter=80, hold=10, tolerance=0, gradient_tolerance=0)
-    trace = {name: np.array(series) for name, series in vars(fit.trace).items()}
+    trace = {name: np.array(series) for name, series in fit.trace.series().items()}
     assert {len(series) for series in trace.values()} == {fit.iteration}
     assert fit.iteration == 80
     rounding = 1e-12 * np.abs(trace["bound"][1:])

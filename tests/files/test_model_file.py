@@ -124,6 +124,7 @@ REFUSED: list[tuple[str, Any, Callable[[ModelFile], Any]]] = [
     ("posterior/group", np.full(D, 1), ModelFile.posterior),
     ("trace/seconds", np.ones(2), ModelFile.trace),
     ("trace/evaluations", None, ModelFile.trace),
+    ("trace/validation_rmse", [], ModelFile.trace),  # without the other score
     ("timing/rows", np.ones(2), ModelFile.timing),
     ("timing/phases", np.ones((1, 1)), ModelFile.timing),
     ("checkpoint/options", "{", ModelFile.identity),

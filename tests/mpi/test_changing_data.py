@@ -79,6 +79,19 @@ def test_two_ranks(inputs: Inputs, how: str, tmp_path: Path) -> None:
     assert state(folder) == before
 
 
+@pytest.mark.parametrize("how", WAYS)
+def test_rows_to_validate_by(
+    inputs: Inputs, how: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, few = tmp_path / "model.h5", write_inputs(tmp_path / "few", "regression", 100, M, Q, D)
+    monkeypatch.setattr(Stream, "read", changing(how, ITERATING, inputs.data))
+    options = ["--validate", inputs.data, "--validate-every", 3, "--checkpoint-every", 1000]
+    assert (
+        refused(fit(few, output, "regression", *SETTINGS, *options, m=M), capfd) == f"mpigp: {inputs.data}: {CHANGED}"
+    )
+    assert not output.exists()
+
+
 def test_the_run_goes_on_where_the_data_are_back(
     inputs: Inputs, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,12 +16,13 @@ class Optimizer(Protocol):
     point: MultiVector
     value: float
     evaluations: int
+    rounding: float  # the error of the objective's values, which some can allow for
 
     @property
     def gradient_norm(self) -> float: ...
 
     def step(self) -> bool:
-        """Make one iteration; False where no step lowers the value any more."""
+        """Make one iteration, whose last evaluation is at the new point; False where no step lowers the value."""
 
     def vectors(self) -> dict[str, MultiVector]:
         """Return the vectors that an exact continuation needs, by name."""

@@ -22,6 +22,7 @@ class GradientDescent:
 
     def __init__(self, objective: Objective, space: VectorSpace, start: MultiVector, patience: int = PATIENCE) -> None:
         self.objective, self.space, self.point, self.patience = objective, space, start, patience
+        self.rounding = 0.0  # which no step here allows for
         self._trial, self._gradients = space.block(1), space.block(2)
         self.gradient, self._new = self._gradients[0], self._gradients[1]
         self.value = objective(start, self.gradient)

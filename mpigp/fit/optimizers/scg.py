@@ -20,6 +20,7 @@ class SCG:
 
     def __init__(self, objective: Objective, space: VectorSpace, start: MultiVector, patience: int = PATIENCE) -> None:
         self.objective, self.space, self.point, self.patience = objective, space, start, patience
+        self.rounding = 0.0  # which no step here allows for
         self._trial, self._work = space.block(1), space.block(4)
         self.gradient, self.direction, self._new, self._change = (self._work[k] for k in range(4))
         self.value = objective(start, self.gradient)
