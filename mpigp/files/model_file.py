@@ -20,7 +20,7 @@ from mpigp.data.hdf5 import check_storage, dataset, h5py_errors, plain, read_all
 from mpigp.errors import InputError
 from mpigp.files.gather import Attributes
 from mpigp.files.provenance import Timing
-from mpigp.gp.bound import Bound, Group, group_of_outputs
+from mpigp.gp.bound import BOUNDS, Bound, Group, group_of_outputs
 from mpigp.gp.embedding import Candidates, candidates
 from mpigp.gp.parameters import Globals, Standardization
 from mpigp.gp.posterior import Posterior
@@ -228,7 +228,7 @@ class ModelFile:
         if not self.has("checkpoint/options"):
             return None
         with h5py_errors(self.checkpoint):
-            return {"kernel": DEFAULT} | dict(json.loads(self.file["checkpoint/options"].asstr()[()]))
+            return {"kernel": DEFAULT, "bound": BOUNDS[0]} | dict(json.loads(self.file["checkpoint/options"].asstr()[()]))
 
     def restore(self, vectors: Mapping[str, MultiVector], start: int, stop: int) -> dict[str, Any]:
         """Fill vectors with the checkpoint's, rows [start, stop) of their local parts; return its numbers by name."""

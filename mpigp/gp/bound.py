@@ -1,4 +1,13 @@
-"""The evidence lower bound from the summed statistics, and its derivatives with respect to them (tutorial §3, §4)."""
+"""The evidence lower bound from the summed statistics, and its derivatives with respect to them (tutorial §3, §4).
+
+Three bounds differ in the trace term alone, a group's −sd/2 (n − tr C) in Titsias' (2009). With y_i = 1 − c_i, where c_i
+is a row's share of tr C, the two others put d/2 log(1 + s y) where it has d/2 s y: `sphere` once for all rows, with the
+mean of y, and `rows` for each row (Artemev et al. 2021; Titsias 2025). log is concave and log(1 + x) ≤ x, so
+
+    F_titsias ≤ F_sphere ≤ F_rows ≤ log p(Y)
+
+What either gains over Titsias' is added to it: `sphere_gained` and `rows_gained`.
+"""
 
 import math
 from collections.abc import Sequence
@@ -10,6 +19,8 @@ from numpy.typing import NDArray
 from mpigp import native
 from mpigp.numerics.cholesky import NotPositiveDefinite
 from mpigp.types import Floats
+
+BOUNDS = ("titsias", "sphere", "rows")
 
 ROUNDING = 1e-6  # of the largest terms of a bound: far more than they are rounded by, far less than they are
 
@@ -33,7 +44,7 @@ def group_of_outputs(groups: Sequence[Group]) -> NDArray[np.intp]:
 def largest_bound(groups: Sequence[Group], beta: float) -> float:
     """Return what no bound can exceed but by rounding: Σ nd/2 log(β/2π) over the groups.
 
-    Of all other terms of F (below), log diag L_B ≥ 0, tr C ≤ n, KL ≥ 0, and s ‖c‖² ≤ YY, because
+    Of all other terms of F (below), log diag L_B ≥ 0, tr C ≤ n (so no trace term is positive), KL ≥ 0, and s ‖c‖² ≤ YY, because
     s A_yᵀ (I + s C)⁻¹ A_y ≤ yᵀy for A_y = A y and C ⪰ A Aᵀ.
     """
     largest = slack = 0.0
@@ -64,12 +75,19 @@ class Bound(NamedTuple):
     s: float
 
 
-def bound(C: Floats, b: Floats, groups: Sequence[Group], KL: float, variance: float, beta: float) -> Bound:
-    """Return F and its derivatives: given q(X), groups of outputs (C and b as below, C of each) are independent."""
+def bound(C: Floats, b: Floats, groups: Sequence[Group], KL: float, variance: float, beta: float,
+          sphere: bool = False) -> Bound:  # fmt: skip
+    """Return F and its derivatives: given q(X), groups of outputs (C and b as below, C of each) are independent.
+
+    sphere : the bound of this name, not Titsias'
+    """
     parts = [
         group_bound(C[k], b[:, group.outputs] if len(groups) > 1 else b, group.n, group.YY, variance, beta)
         for k, group in enumerate(groups)
     ]
+    if sphere:
+        parts = [sphere_gained(part, C[k], group, variance, beta)
+                 for k, (part, group) in enumerate(zip(parts, groups, strict=True))]  # fmt: skip
     if len(parts) == 1:
         (part,) = parts
         return part._replace(value=part.value - KL, by_C=part.by_C[None], L_B=part.L_B[None])
@@ -103,3 +121,50 @@ def group_bound(C: Floats, b: Floats, n: int, YY: float, variance: float, beta: 
     if terms is None:
         raise NotPositiveDefinite
     return Bound(*terms)
+
+
+def shrinkage(C: Floats, n: int, s: float) -> float:
+    """Return 1 − v, v = 1/(1 + x) with x = s (n − tr C)/n: how much less `sphere` weighs the trace term of a group."""
+    x = s * (n - float(np.trace(C))) / n
+    return x / (1 + x)
+
+
+def sphere_gained(part: Bound, C: Floats, group: Group, variance: float, beta: float) -> Bound:
+    """Return a group's term of F in the bound `sphere`, from Titsias' term `part` of it; C (m, m) as there.
+
+    With t = n − tr C, x = s t/n and v = 1/(1 + x):
+
+        F gains nd/2 (x − log(1 + x))          ∂F/∂C loses sd/2 (1 − v) I,  so  ∂F/∂C C loses sd/2 (1 − v) C
+        ∂F/∂s gains d/2 (1 − v) t
+    """
+    d, t = len(group.outputs), group.n - float(np.trace(C))
+    x, less = part.s * t / group.n, shrinkage(C, group.n, part.s)
+    by_s = 0.5 * d * less * t
+    return part._replace(
+        value=part.value + 0.5 * group.n * d * (x - math.log1p(x)),
+        by_C=part.by_C - 0.5 * part.s * d * less * np.eye(len(C)), by_L=part.by_L - 0.5 * part.s * d * less * C,
+        by_variance=part.by_variance + beta * by_s, by_beta=part.by_beta + variance * by_s,
+    )  # fmt: skip
+
+
+class Gains(NamedTuple):
+    """What `rows` gains over Titsias' bound, from sums over rows: F gains s/2 value, and ∂F/∂s gains slope/2.
+
+    With d_i the outputs that row i has, x_i = s y_i and v_i = 1/(1 + x_i):
+
+        value = Σ d_i (y_i − log(1 + x_i)/s)          slope = Σ d_i (1 − v_i) y_i
+
+    Neither exceeds Σ d_i y_i ≤ nd. mpigp/native/trace.h has the terms of a row.
+    """
+
+    value: float
+    slope: float
+
+
+def rows_gained(titsias: Bound, gains: Gains, variance: float, beta: float) -> Bound:
+    """Return F of the bound `rows`; what each row's c_i moves, −s/2 d_i (1 − v_i) ∂c_i, is not in its derivatives."""
+    by_s = 0.5 * gains.slope
+    return titsias._replace(
+        value=titsias.value + 0.5 * titsias.s * gains.value,
+        by_variance=titsias.by_variance + beta * by_s, by_beta=titsias.by_beta + variance * by_s,
+    )  # fmt: skip

@@ -3,9 +3,14 @@
 Both hand the same two matrices to the bound, C = L⁻¹ Ψ2 L⁻ᵀ and b = L⁻¹ Σψ1Y. The GPLVM sums Ψ2 and Σψ1Y and whitens
 the totals. Regression, where ψ1 = K_mi and ψ2 = K_mi K_im, does so where K_mm is well conditioned; elsewhere it sums
 them whitened, as AAᵀ and AY with A = L⁻¹ K_mn, which keeps the digits that forming Ψ2 first would lose.
+
+In the bound `rows` each row has a trace term, of c_i = ‖A_i‖² or tr(L⁻¹ ψ2_i L⁻ᵀ). The first round sums what F gains by
+it, and leaves with the rows their weights w_i = s d_i (1 − v_i); in the second, ∂F/∂c_i loses w_i/2. So F loses
+½ Σ w_i c_i to first order, which is what Z, alpha, mu and S move.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -13,7 +18,8 @@ import numpy as np
 
 from mpigp import native
 from mpigp.errors import InputError
-from mpigp.gp.bound import Bound, Group
+from mpigp.gp.bound import Bound, Gains, Group, bound, rows_gained, shrinkage
+from mpigp.gp.parameters import Globals
 from mpigp.kernels.backend import KernelBackend
 from mpigp.kernels.registry import DEFAULT, backend_of
 from mpigp.numerics.cholesky import Whitening, whiten
@@ -57,10 +63,12 @@ class Inducing:
     """The inducing points of one evaluation, in the order of their whitening and centered, with their gram matrix.
 
     signal_to_noise : β σ_f², which decides how much care the gradients need
+    whitened : regression's statistics and gradients are whitened, however well K_mm is conditioned
     factor : (m, m), multiplies ∂F/∂K_mm, entry by entry: K_mm itself, or one (`KernelBackend.factored`)
     """
 
-    def __init__(self, backend: KernelBackend, Z: Floats, alpha: Floats, jitter: float, signal_to_noise: float) -> None:
+    def __init__(self, backend: KernelBackend, Z: Floats, alpha: Floats, jitter: float, signal_to_noise: float,
+                 whitened: bool = False) -> None:  # fmt: skip
         center = backend.center(Z)
         Z = Z - center
         K = backend.covariance(Z, Z, alpha)
@@ -68,10 +76,11 @@ class Inducing:
         order = self.whitening.order
         self.Z = Z.take(order, axis=0)
         self.factor = K.take(order, 0).take(order, 1) if backend.factored else np.ones_like(K)
-        self.alpha = alpha
+        self.alpha, self.signal_to_noise = alpha, signal_to_noise
         smallest = self.whitening.L.item(-1)  # of the diagonal: the last, by the pivoting
-        self.unwhitened_gradient = signal_to_noise <= MAX_COND_UNWHITENED_GRADIENT * smallest**2
-        self.unwhitened_statistics = max(signal_to_noise, 1.0) <= MAX_COND_UNWHITENED_STATISTICS * smallest**2
+        room = 0.0 if whitened else smallest**2
+        self.unwhitened_gradient = signal_to_noise <= MAX_COND_UNWHITENED_GRADIENT * room
+        self.unwhitened_statistics = max(signal_to_noise, 1.0) <= MAX_COND_UNWHITENED_STATISTICS * room
         self.points = native.Kernel(self.Z, center, alpha)
 
     @cached_property
@@ -84,21 +93,30 @@ class Inducing:
         """The factor's root (m, m), entry by entry: ψ2's factor of Z alone."""
         return np.sqrt(self.factor)
 
+    @cached_property
+    def explained(self) -> Floats:
+        """The weights (m(m+1)/2,) of the pairs of ψ2_i, without its factor of Z alone, in c_i = tr(L⁻¹ ψ2_i L⁻ᵀ)."""
+        return 2 * native.pair_weights(np.eye(len(self.Z))[None], self.root_factor, self.inverse)[:, 0]
+
 
 class Statistics(NamedTuple):
     """The summed statistics, arguments of the bound: C (groups, m, m), b (m, d), KL; and the GPLVM's Ψ2 without its
-    factor of Z alone, packed (m(m+1)/2, groups), empty in regression."""
+    factor of Z alone, packed (m(m+1)/2, groups), empty in regression. In the bound `rows` also its gains, and in
+    regression Σ d_i (1 − v_i) A_i A_iᵀ (m, m), else empty."""
 
     C: Floats
     b: Floats
     KL: float
     pairs: Floats
+    gains: Gains = Gains(0.0, 0.0)
+    tilted: Floats = np.empty((0, 0))
 
 
 class Adjoints(NamedTuple):
     """The derivatives of the bound by the statistics, which are the weights of each rank's rows.
 
-    matrix : (m, m) in regression, or of ψ2's pairs (m(m+1)/2, groups) in the GPLVM
+    matrix : (m, m) in regression, or of ψ2's pairs (m(m+1)/2, groups) in the GPLVM; in the bound `rows` of the GPLVM
+        with a last column, which each row's w_i multiplies
     psi1Y : (m, d), ∂F/∂(Σψ1Y)
     fit : (m, d) with the residuals E = Y − Aᵀ fit of regression; used where not `Inducing.unwhitened_gradient`
     limit : a bound of Σ |∂F/∂ψ| ψ over all rows
@@ -111,18 +129,38 @@ class Adjoints(NamedTuple):
 
 
 class Model(ABC):
-    """One model: its sums over rows, and how they meet the bound."""
+    """One model: its sums over rows, and how they meet the bound, which is one of BOUNDS."""
 
     name: str
     divergence_sums: int  # the sums of KL among the statistics
 
-    def __init__(self, backend: KernelBackend | None = None) -> None:
+    def __init__(self, backend: KernelBackend | None = None, bound: str = "titsias") -> None:
         self.backend = backend_of(DEFAULT) if backend is None else backend
+        self.bound, self.by_rows = bound, bound == "rows"
+
+    def inducing(self, parameters: Globals, jitter: float) -> Inducing:
+        """Return the inducing points at these parameters."""
+        snr = parameters.beta * parameters.variance
+        return Inducing(self.backend, parameters.Z, parameters.alpha, jitter, snr, whitened=self.by_rows)
+
+    def evaluate_bound(self, summary: Statistics, groups: Sequence[Group], parameters: Globals) -> Bound:
+        """Return F and its derivatives; in the bound `rows` not those by each row's c_i."""
+        C, b, KL = summary[:3]
+        F = bound(C, b, groups, KL, parameters.variance, parameters.beta, self.bound == "sphere")
+        return rows_gained(F, summary.gains, parameters.variance, parameters.beta) if self.by_rows else F
 
     def statistics_scale(self, totals: Totals, m: int) -> Floats:
-        """Return the scales of the statistics' integers: Ψ2 (packed), Σψ1Y, KL. No ψ exceeds 1."""
+        """Return the scales of the statistics' integers: Ψ2 (packed), Σψ1Y, KL, and in the bound `rows` what each row's
+        trace term adds. No ψ exceeds 1, nor does any 1 − v_i or y_i."""
         psi2 = np.broadcast_to(scale_for(float(totals.n)), m * (m + 1) // 2 * len(totals.groups))
-        return np.concatenate([psi2, np.tile(scale_for(totals.absolute_Y), m), [1.0, FINE][: self.divergence_sums]])
+        scale = np.concatenate([psi2, np.tile(scale_for(totals.absolute_Y), m), [1.0, FINE][: self.divergence_sums]])
+        if not self.by_rows:
+            return scale
+        return np.append(scale, np.full(self.row_sums(m), scale_for(float(totals.n * len(totals.absolute_Y)))))
+
+    @abstractmethod
+    def row_sums(self, m: int) -> int:
+        """Return how many more sums the statistics of the bound `rows` have, the gains last."""
 
     def gradient_scale(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> Floats:
         """Return the scales of the second round's integers: the gradients of Z and alpha.
@@ -142,7 +180,7 @@ class Model(ABC):
 
     def whitens(self, inducing: Inducing) -> bool:
         """Return whether the rows' statistics are whitened, so that a larger jitter makes them smaller."""
-        return False
+        return self.by_rows
 
     @abstractmethod
     def summary(self, inducing: Inducing, accumulators: Integers, scale: Floats, d: int) -> Statistics:
@@ -169,13 +207,13 @@ class Model(ABC):
         """Add the gradients of Z and alpha through the part's rows; set those of mu and S."""
 
 
-def _by_gram(inducing: Inducing, bound: Bound) -> Floats:
-    """Return ∂F/∂K_mm ∘ factor (m, m) through L.
+def _by_gram(inducing: Inducing, by_L: Floats) -> Floats:
+    """Return ∂F/∂K_mm ∘ factor (m, m) through L, of by_L (m, m) = ∂F/∂C C + ½ ∂F/∂b bᵀ.
 
     K_mm enters C and b through L alone, and F does not change when L is turned by a rotation:
     ∂F/∂K_mm = −L⁻ᵀ (∂F/∂C C + ½ ∂F/∂b bᵀ) L⁻¹.
     """
-    return native.sandwiched(inducing.inverse, bound.by_L, -1.0) * inducing.factor
+    return native.sandwiched(inducing.inverse, by_L, -1.0) * inducing.factor
 
 
 def _absolute_residuals(fit: Floats, totals: Totals) -> Floats:
@@ -192,14 +230,20 @@ class Regression(Model):
     def whitens(self, inducing: Inducing) -> bool:
         return not inducing.unwhitened_statistics
 
+    def row_sums(self, m: int) -> int:
+        return m * (m + 1) // 2 + len(Gains._fields)
+
     def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
-        inverse = inducing.inverse if self.whitens(inducing) else None
-        return self.backend.regression_statistics(inducing.points, rows.native, inverse, part)
+        inverse, s = inducing.inverse if self.whitens(inducing) else None, inducing.signal_to_noise
+        return self.backend.regression_statistics(inducing.points, rows.native, inverse, s, part)
 
     def summary(self, inducing: Inducing, accumulators: Integers, scale: Floats, d: int) -> Statistics:
         m = len(inducing.Z)
         sums, pairs = from_accumulators(accumulators, scale), m * (m + 1) // 2
-        C, b = native.symmetric(sums[:pairs], m), sums[pairs:].reshape(m, d)
+        C, b = native.symmetric(sums[:pairs], m), sums[pairs : pairs + m * d].reshape(m, d)
+        if self.by_rows:
+            tilted, gains = native.symmetric(sums[pairs + m * d : -2], m), Gains(*sums[-2:].tolist())
+            return Statistics(C[None], b, 0.0, np.empty((0, 1)), gains, tilted)
         if inducing.unwhitened_statistics:
             C = native.sandwiched(inducing.inverse, C, 1.0, transposed=True)
             b = native.solve(inducing.whitening.L, b)
@@ -222,10 +266,14 @@ class Regression(Model):
         else:
             L_B = bound.L_B[0]
             CP_inverse = native.solve(L_B, native.solve(L_B, summary.C[0]), transposed=True).T
+            if self.bound == "sphere":  # v I − P⁻¹ in the place of I − P⁻¹
+                CP_inverse = CP_inverse - shrinkage(summary.C[0], totals.n, bound.s) / bound.s * np.eye(len(L))
             matrix = d * bound.s**2 * native.solve(L, CP_inverse, transposed=True)
             fit = bound.s * bound.g
             residuals = _absolute_residuals(fit, totals)
         limit = native.absolute_total(matrix, totals.n, psi1Y, residuals)
+        if self.by_rows:  # no w_i exceeds s d
+            limit += bound.s * d * totals.n * float(np.abs(inducing.inverse).sum())
         return Adjoints(matrix, psi1Y, fit, limit)
 
     def gradient_scale(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> Floats:
@@ -238,11 +286,13 @@ class Regression(Model):
     def gram_weights(self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints,
                      rest: Floats) -> Floats:  # fmt: skip
         # ∂F/∂K_mm = −½ (N C + p (AE)ᵀ) L⁻¹. This nearly cancels the rows' part, so it must round as that did: the same
-        # N and p, AE summed over the rows, and not made symmetric.
+        # N and p, AE summed over the rows, and not made symmetric. In the bound `rows` ∂F/∂K_mi loses w_i L⁻ᵀA_i.
         if inducing.unwhitened_gradient:
-            return _by_gram(inducing, bound)
+            return _by_gram(inducing, bound.by_L)
         AE = rest.reshape(weights.psi1Y.shape)
         inner = weights.matrix @ summary.C[0] + weights.psi1Y @ AE.T
+        if self.by_rows:
+            inner -= bound.s * native.solve(inducing.whitening.L, summary.tilted, transposed=True)
         by_K = -0.5 * native.solve(inducing.whitening.L, inner.T, transposed=True).T
         return np.ascontiguousarray(by_K * inducing.factor)
 
@@ -257,30 +307,54 @@ class GPLVM(Model):
     name = "gplvm"
     divergence_sums = 2
 
+    def row_sums(self, m: int) -> int:
+        return len(Gains._fields)
+
     def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
-        return self.backend.gplvm_statistics(inducing.points, rows.native, part)
+        explained, s = inducing.explained if self.by_rows else None, inducing.signal_to_noise
+        return self.backend.gplvm_statistics(inducing.points, rows.native, explained, s, part)
 
     def summary(self, inducing: Inducing, accumulators: Integers, scale: Floats, d: int) -> Statistics:
-        m = len(inducing.Z)
-        sums, psi2_sums = from_accumulators(accumulators, scale), len(accumulators) - m * d - 2
+        m, gains = len(inducing.Z), Gains(0.0, 0.0)
+        sums = from_accumulators(accumulators, scale)
+        if self.by_rows:
+            sums, gains = sums[:-2], Gains(*sums[-2:].tolist())
+        psi2_sums = len(sums) - m * d - 2
         L, pairs = inducing.whitening.L, sums[:psi2_sums].reshape(m * (m + 1) // 2, -1)
         C = native.whitened(pairs, inducing.root_factor, L)
-        return Statistics(C, native.solve(L, sums[psi2_sums:-2].reshape(m, d)), float(sums[-2] + sums[-1]), pairs)
+        b, KL = native.solve(L, sums[psi2_sums:-2].reshape(m, d)), float(sums[-2] + sums[-1])
+        return Statistics(C, b, KL, pairs, gains)
 
     def weight_shape(self, m: int, groups: int) -> tuple[int, int]:
-        return (m * (m + 1) // 2, groups)
+        return (m * (m + 1) // 2, groups + self.by_rows)
 
     def weights(self, inducing: Inducing, summary: Statistics, bound: Bound, totals: Totals) -> Adjoints:
         psi1Y = native.solve(inducing.whitening.L, bound.by_b, transposed=True)
         matrix = native.pair_weights(bound.by_C, inducing.root_factor, inducing.inverse)
         limit = native.absolute_total(matrix, 2 * totals.n, psi1Y, totals.absolute_Y)
+        if self.by_rows:  # ∂F/∂c_i = −w_i/2, and each pair counts twice; no w_i exceeds s d
+            by_rows = -0.25 * inducing.explained
+            matrix = np.column_stack([matrix, by_rows])
+            limit += 2 * totals.n * bound.s * len(totals.absolute_Y) * float(np.abs(by_rows).sum())
         return Adjoints(matrix, psi1Y, np.zeros(psi1Y.shape), limit)
+
+    def gradient_scale(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> Floats:
+        scale = super().gradient_scale(inducing, weights, totals)
+        if not self.by_rows:
+            return scale
+        largest = inducing.signal_to_noise * totals.n * len(totals.absolute_Y)
+        return np.append(scale, np.full(len(weights.matrix), scale_for(largest)))
 
     def gram_weights(self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints,
                      rest: Floats) -> Floats:  # fmt: skip
-        by_gram = _by_gram(inducing, bound)
+        by_L, pairs = bound.by_L, summary.pairs
+        if self.by_rows:  # Σ w_i ψ2_i, as ∂F/∂c_i = −w_i/2
+            tilted = rest[:, None]
+            by_L = by_L - 0.5 * native.whitened(tilted, inducing.root_factor, inducing.whitening.L)[0]
+            pairs = np.column_stack([pairs, tilted])
+        by_gram = _by_gram(inducing, by_L)
         if self.backend.factored:
-            native.add_through_pairs(by_gram, weights.matrix, summary.pairs)
+            native.add_through_pairs(by_gram, weights.matrix, pairs)
         return by_gram
 
     def add_gradient(self, inducing: Inducing, weights: Adjoints, rows: Block, part: Part) -> int:
@@ -292,9 +366,9 @@ class GPLVM(Model):
 MODELS: dict[str, Model] = {model.name: model for model in (Regression(), GPLVM())}
 
 
-def model_of(name: str, kernel: str = DEFAULT) -> Model:
-    """Return the model of this name with the kernel of that; a kernel that cannot serve it is refused."""
+def model_of(name: str, kernel: str = DEFAULT, bound: str = "titsias") -> Model:
+    """Return the model of this name with this kernel and bound; a kernel that cannot serve it is refused."""
     backend = backend_of(kernel)
     if name == GPLVM.name and not backend.latent:
         raise InputError(f"is {kernel!r}, which has no psi statistics: it serves regression alone")
-    return type(MODELS[name])(backend)
+    return type(MODELS[name])(backend, bound)
