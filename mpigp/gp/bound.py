@@ -1,8 +1,8 @@
 """The evidence lower bound from the summed statistics, and its derivatives with respect to them (tutorial §3, §4).
 
-Three bounds differ in the trace term alone, a group's −sd/2 (n − tr C) in Titsias' (2009). With y_i = 1 − c_i, where c_i
-is a row's share of tr C, the two others put d/2 log(1 + s y) where it has d/2 s y: `sphere` once for all rows, with the
-mean of y, and `rows` for each row (Artemev et al. 2021; Titsias 2025). log is concave and log(1 + x) ≤ x, so
+Three bounds differ in the trace term alone, in Titsias' (2009) −sd/2 (n − tr C) of a group. With y_i = 1 − c_i, where
+c_i is a row's share of tr C, the two others have d/2 log(1 + s y) in the place of d/2 s y: `sphere` with the mean of y,
+n times, and `rows` for each row (Artemev et al. 2021; Titsias 2025). The logarithm is concave, and log(1 + x) ≤ x, so
 
     F_titsias ≤ F_sphere ≤ F_rows ≤ log p(Y)
 
@@ -44,7 +44,7 @@ def group_of_outputs(groups: Sequence[Group]) -> NDArray[np.intp]:
 def largest_bound(groups: Sequence[Group], beta: float) -> float:
     """Return what no bound can exceed but by rounding: Σ nd/2 log(β/2π) over the groups.
 
-    Of all other terms of F (below), log diag L_B ≥ 0, tr C ≤ n (so no trace term is positive), KL ≥ 0, and s ‖c‖² ≤ YY, because
+    Of all other terms of F (below), log diag L_B ≥ 0, no trace term is positive, KL ≥ 0, and s ‖c‖² ≤ YY, because
     s A_yᵀ (I + s C)⁻¹ A_y ≤ yᵀy for A_y = A y and C ⪰ A Aᵀ.
     """
     largest = slack = 0.0
