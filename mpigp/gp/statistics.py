@@ -101,15 +101,13 @@ class Inducing:
 
 class Statistics(NamedTuple):
     """The summed statistics, arguments of the bound: C (groups, m, m), b (m, d), KL; and the GPLVM's Ψ2 without its
-    factor of Z alone, packed (m(m+1)/2, groups), empty in regression. In the bound `rows` also its gains, and in
-    regression Σ d_i (1 − v_i) A_i A_iᵀ (m, m), else empty."""
+    factor of Z alone, packed (m(m+1)/2, groups), empty in regression; and the gains of the bound `rows`."""
 
     C: Floats
     b: Floats
     KL: float
     pairs: Floats
     gains: Gains = Gains(0.0, 0.0)
-    tilted: Floats = np.empty((0, 0))
 
 
 class Adjoints(NamedTuple):
@@ -150,20 +148,16 @@ class Model(ABC):
         return rows_gained(F, summary.gains, parameters.variance, parameters.beta) if self.by_rows else F
 
     def statistics_scale(self, totals: Totals, m: int) -> Floats:
-        """Return the scales of the statistics' integers: Ψ2 (packed), Σψ1Y, KL, and in the bound `rows` what each row's
-        trace term adds. No ψ exceeds 1, nor does any 1 − v_i or y_i."""
+        """Return the scales of the statistics' integers: Ψ2 (packed), Σψ1Y, KL, and the gains of the bound `rows`. No ψ
+        exceeds 1, nor does what a row gains for each of its outputs."""
         psi2 = np.broadcast_to(scale_for(float(totals.n)), m * (m + 1) // 2 * len(totals.groups))
         scale = np.concatenate([psi2, np.tile(scale_for(totals.absolute_Y), m), [1.0, FINE][: self.divergence_sums]])
-        if not self.by_rows:
-            return scale
-        return np.append(scale, np.full(self.row_sums(m), scale_for(float(totals.n * len(totals.absolute_Y)))))
-
-    @abstractmethod
-    def row_sums(self, m: int) -> int:
-        """Return how many more sums the statistics of the bound `rows` have, the gains last."""
+        gains = len(Gains._fields) if self.by_rows else 0
+        return np.append(scale, np.tile(scale_for(float(totals.n * len(totals.absolute_Y))), gains))
 
     def gradient_scale(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> Floats:
-        """Return the scales of the second round's integers: the gradients of Z and alpha.
+        """Return the scales of the second round's integers: the gradients of Z and alpha, regression's AE, and in the
+        bound `rows` Σ w_i ψ2_i (packed), where no w_i exceeds s d.
 
         As α → 0 nothing bounds their totals, so each chunk may have an equal share of the accumulators.
         """
@@ -172,7 +166,13 @@ class Model(ABC):
         m, q = inducing.Z.shape
         scale = np.empty((m + 1, q))
         scale[:m], scale[m] = of_one[:q], of_one[q:]
-        return scale.ravel()
+        tilted = scale_for(inducing.signal_to_noise * totals.n * len(totals.absolute_Y))
+        return np.concatenate([scale.ravel(), self.residual_scale(inducing, weights, totals),
+                               np.tile(tilted, m * (m + 1) // 2 if self.by_rows else 0)])  # fmt: skip
+
+    def residual_scale(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> Floats:
+        """Return the scales of AE (m, d), where regression sums it."""
+        return np.empty(0)
 
     @abstractmethod
     def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
@@ -230,9 +230,6 @@ class Regression(Model):
     def whitens(self, inducing: Inducing) -> bool:
         return not inducing.unwhitened_statistics
 
-    def row_sums(self, m: int) -> int:
-        return m * (m + 1) // 2 + len(Gains._fields)
-
     def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
         inverse, s = inducing.inverse if self.whitens(inducing) else None, inducing.signal_to_noise
         return self.backend.regression_statistics(inducing.points, rows.native, inverse, s, part)
@@ -241,13 +238,11 @@ class Regression(Model):
         m = len(inducing.Z)
         sums, pairs = from_accumulators(accumulators, scale), m * (m + 1) // 2
         C, b = native.symmetric(sums[:pairs], m), sums[pairs : pairs + m * d].reshape(m, d)
-        if self.by_rows:
-            tilted, gains = native.symmetric(sums[pairs + m * d : -2], m), Gains(*sums[-2:].tolist())
-            return Statistics(C[None], b, 0.0, np.empty((0, 1)), gains, tilted)
+        gains = Gains(*sums[-2:].tolist()) if self.by_rows else Gains(0.0, 0.0)
         if inducing.unwhitened_statistics:
             C = native.sandwiched(inducing.inverse, C, 1.0, transposed=True)
             b = native.solve(inducing.whitening.L, b)
-        return Statistics(C[None], b, 0.0, np.empty((0, 1)))
+        return Statistics(C[None], b, 0.0, np.empty((0, 1)), gains)
 
     def weight_shape(self, m: int, groups: int) -> tuple[int, int]:
         return (m, m)
@@ -276,12 +271,11 @@ class Regression(Model):
             limit += bound.s * d * totals.n * float(np.abs(inducing.inverse).sum())
         return Adjoints(matrix, psi1Y, fit, limit)
 
-    def gradient_scale(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> Floats:
-        scale = super().gradient_scale(inducing, weights, totals)
+    def residual_scale(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> Floats:
         if inducing.unwhitened_gradient:
-            return scale
+            return np.empty(0)
         residuals = scale_for(_absolute_residuals(weights.fit, totals) * totals.all_chunks)
-        return np.append(scale, np.tile(residuals, len(inducing.Z)))
+        return np.tile(residuals, len(inducing.Z))
 
     def gram_weights(self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints,
                      rest: Floats) -> Floats:  # fmt: skip
@@ -289,10 +283,11 @@ class Regression(Model):
         # N and p, AE summed over the rows, and not made symmetric. In the bound `rows` ∂F/∂K_mi loses w_i L⁻ᵀA_i.
         if inducing.unwhitened_gradient:
             return _by_gram(inducing, bound.by_L)
-        AE = rest.reshape(weights.psi1Y.shape)
+        m, d = weights.psi1Y.shape
+        AE = rest[: m * d].reshape(m, d)
         inner = weights.matrix @ summary.C[0] + weights.psi1Y @ AE.T
         if self.by_rows:
-            inner -= bound.s * native.solve(inducing.whitening.L, summary.tilted, transposed=True)
+            inner -= inducing.inverse.T @ native.symmetric(rest[m * d :], m)
         by_K = -0.5 * native.solve(inducing.whitening.L, inner.T, transposed=True).T
         return np.ascontiguousarray(by_K * inducing.factor)
 
@@ -306,9 +301,6 @@ class GPLVM(Model):
 
     name = "gplvm"
     divergence_sums = 2
-
-    def row_sums(self, m: int) -> int:
-        return len(Gains._fields)
 
     def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
         explained, s = inducing.explained if self.by_rows else None, inducing.signal_to_noise
@@ -337,13 +329,6 @@ class GPLVM(Model):
             matrix = np.column_stack([matrix, by_rows])
             limit += 2 * totals.n * bound.s * len(totals.absolute_Y) * float(np.abs(by_rows).sum())
         return Adjoints(matrix, psi1Y, np.zeros(psi1Y.shape), limit)
-
-    def gradient_scale(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> Floats:
-        scale = super().gradient_scale(inducing, weights, totals)
-        if not self.by_rows:
-            return scale
-        largest = inducing.signal_to_noise * totals.n * len(totals.absolute_Y)
-        return np.append(scale, np.full(len(weights.matrix), scale_for(largest)))
 
     def gram_weights(self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints,
                      rest: Floats) -> Floats:  # fmt: skip

@@ -61,7 +61,7 @@ class KernelBackend(Protocol):
     def regression_statistics(self, points: Points, rows: Rows, inverse: Floats | None, s: float, part: Part) -> int:
         """Add AAᵀ (packed) and AY (m, d), A = L⁻¹K with `inverse` and A = K without.
 
-        Where rows have trace weights, also A U Aᵀ (packed), U diagonal with d_i (1 − v_i), and the gains (2,).
+        Where rows have trace weights, also the gains (2,), of c_i = ‖A_i‖².
         """
 
     def regression_gradient(self, points: Points, rows: Rows, inverse: Floats | None, matrix: Floats, psi1Y: Floats,
@@ -69,7 +69,7 @@ class KernelBackend(Protocol):
         """Add the gradients of Z (m, q) and alpha (q,) through K_mn, and with `inverse` AE (m, d).
 
         ∂F/∂K = matrix A + psi1Y Eᵀ, E = Y − Aᵀ fit, with `inverse`; matrix K + psi1Y Yᵀ without. Where rows have trace
-        weights w_i, it loses L⁻ᵀ A_i w_i.
+        weights w_i, it loses L⁻ᵀ A_i w_i, and Σ w_i A_i A_iᵀ (packed) is added last.
         """
 
     def regression_moments(self, points: Points, rows: Rows, span: Span, factor: Floats, weights: Floats, mean: Floats,

@@ -77,14 +77,13 @@ def _divergence(mu: Floats, S: Floats) -> Floats:
     return 0.5 * (S + mu * mu - np.log(S) - 1).sum(axis=1)
 
 
-def _trace_terms(rows: Rows, where: slice, s: float, c: Floats) -> tuple[Floats, Floats]:
-    """Set the trace weights of rows from their c (k,); return d (1 − v) (k,) and the gains (2,): native/trace.h has the
-    formulas."""
+def _trace_terms(rows: Rows, where: slice, s: float, c: Floats) -> Floats:
+    """Set the trace weights of rows from their c (k,), and return the gains (2,): native/trace.h has the formulas."""
     y, d = 1 - c, rows.outputs[where]
     x = np.maximum(s * y, 0.0)
-    u = d * (x / (1 + x))
-    rows.trace_weights[where] = s * u
-    return u, np.array([(d * (x - np.log1p(x))).sum() / (s or 1.0), (u * y).sum()])
+    less = d * (x / (1 + x))
+    rows.trace_weights[where] = s * less
+    return np.array([(d * (x - np.log1p(x))).sum() / (s or 1.0), (less * y).sum()])
 
 
 def _counts(block: _Block) -> Floats:
@@ -141,27 +140,28 @@ class NumpyBackend:
             A = K if inverse is None else inverse @ K
             sums = [(A @ A.T)[lower], A @ chunk.Y]
             if chunk.trace_weights is not None:
-                u, gains = _trace_terms(rows, chunk.where, s, (A * A).sum(axis=0))
-                sums += [((u * A) @ A.T)[lower], gains]
+                sums.append(_trace_terms(rows, chunk.where, s, (A * A).sum(axis=0)))
             overflows += _add(part, *sums)
         return overflows
 
     def regression_gradient(self, points: Points, rows: Rows, inverse: Floats | None, matrix: Floats, psi1Y: Floats,
                             fit: Floats, part: Part) -> int:  # fmt: skip
-        overflows = 0
+        overflows, lower = 0, np.tril_indices(len(points.Z))
         for chunk in _blocks(rows, part):
-            K, residual_sums = self.covariance(points.Z, chunk.mu, points.alpha), []
+            K, sums = self.covariance(points.Z, chunk.mu, points.alpha), []
             if inverse is None:
                 by_K = matrix @ K + psi1Y @ chunk.Y.T
             else:
                 A = inverse @ K
                 E = chunk.Y - A.T @ fit
-                by_K, residual_sums = matrix @ A + psi1Y @ E.T, [A @ E]
+                by_K, sums = matrix @ A + psi1Y @ E.T, [A @ E]
                 if chunk.trace_weights is not None:
-                    by_K -= inverse.T @ (chunk.trace_weights * A)
+                    weighted = chunk.trace_weights * A
+                    by_K -= inverse.T @ weighted
+                    sums.append((weighted @ A.T)[lower])
             with np.errstate(all="ignore"):
                 by_Z, by_alpha = self.kernel.covariance_gradient(points.Z, chunk.mu, points.alpha, by_K)
-            overflows += _add_exactly(part, by_Z, by_alpha, *residual_sums)
+            overflows += _add_exactly(part, by_Z, by_alpha, *sums)
         return overflows
 
     def regression_moments(self, points: Points, rows: Rows, span: Span, factor: Floats, weights: Floats, mean: Floats,
@@ -208,7 +208,7 @@ class NumpyBackend:
                     c.append(psi2_rows[:, row, column] @ explained)
             with np.errstate(all="ignore"):
                 nats = _divergence(chunk.mu, rows.S[chunk.where]).sum()
-                gains = [_trace_terms(rows, chunk.where, s, np.concatenate(c))[1]] if c else []
+                gains = [_trace_terms(rows, chunk.where, s, np.concatenate(c))] if c else []
             divergence = np.array([np.rint(nats), nats - np.rint(nats)])
             overflows += _add(part, psi2[:, row, column].T, psi1Y, divergence, *gains)
             overflows += not nats < MOST / rows.all_chunks  # nothing bounds the total

@@ -149,10 +149,10 @@ cdef const double *whitening(Kernel kernel, const double[:, ::1] inverse) except
 def regression_statistics(Kernel kernel not None, Rows rows not None, const double[:, ::1] inverse, double s, part):
     """Add AAᵀ (packed lower triangle) and AY (m, d), A = L⁻¹K with `inverse` and A = K without.
 
-    Where rows have trace weights, set them, and add AUAᵀ (packed) and the gains (2,): trace.h has the formulas.
+    Where rows have trace weights, set them, and add the gains (2,): trace.h has the formulas.
     """
     cdef bint by_rows = rows.r.trace_weights != NULL
-    cdef part_t p = adding(kernel, rows, part, pairs_of(kernel) * (1 + by_rows) + kernel.k.m * rows.r.d + 2 * by_rows, 1)
+    cdef part_t p = adding(kernel, rows, part, pairs_of(kernel) + kernel.k.m * rows.r.d + 2 * by_rows, 1)
     cdef const double *L_inverse = whitening(kernel, inverse)
     cdef int64_t overflows
     if by_rows:
@@ -164,9 +164,13 @@ def regression_statistics(Kernel kernel not None, Rows rows not None, const doub
 
 def regression_gradient(Kernel kernel not None, Rows rows not None, const double[:, ::1] inverse,
                         const double[:, ::1] weight, const double[:, ::1] weight_psi1Y, const double[:, ::1] fit, part):
-    """Add the gradients of Z (m, q) and alpha (q,) through ∂F/∂K, and with `inverse` AE (m, d): regression.c has the formula."""
+    """Add the gradients of Z (m, q) and alpha (q,) through ∂F/∂K, and with `inverse` AE (m, d): regression.c has the formula.
+
+    Where rows have trace weights, ΣA_iA_iᵀ with these weights (packed) is added too.
+    """
     cdef int64_t m = kernel.k.m, q = kernel.k.q, d = rows.r.d, overflows
-    cdef part_t p = adding(kernel, rows, part, m * q + q + (0 if inverse is None else m * d), 2)
+    cdef int64_t tilted = pairs_of(kernel) if rows.r.trace_weights != NULL else 0
+    cdef part_t p = adding(kernel, rows, part, m * q + q + (0 if inverse is None else m * d) + tilted, 2)
     cdef const double *L_inverse = whitening(kernel, inverse)
     check_matrix("weight", weight, m, m)
     check_matrix("weight_psi1Y", weight_psi1Y, m, d)

@@ -155,8 +155,8 @@ static int64_t accumulate_triangle(const part_t *part, int64_t offset, const dou
     return overflows;
 }
 
-/* A A^T and A Y with A = L^-1 K; without `inverse`, K K^T and K Y. Where each row has a trace term, for which `inverse` is needed, also
- * A U A^T, with d (1 - v) of the rows in the diagonal U, and the gains. */
+/* A A^T and A Y with A = L^-1 K; without `inverse`, K K^T and K Y. Where each row has a trace term, of c = |A_i|^2, for which `inverse` is
+ * needed, also the gains. */
 int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *inverse, double s)
 {
     double *space = aligned(part->space);
@@ -165,11 +165,7 @@ int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, const par
     double *C = take(&space, m * b.places), *B = take(&space, d * b.places);
     const double *A = inverse ? b.A : b.K;
     double *BT = take(&space, m * d);
-    double *tilted = NULL, *UA = NULL, u[BLOCK];
-    if (rows->trace_weights) {
-        tilted = take(&space, m * b.places);
-        UA = take(&space, BLOCK * b.places);
-    }
+    double explained[BLOCK];
     for (int64_t c = part->first; c < part->last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
         double gains[GAINS] = {0};
@@ -180,26 +176,21 @@ int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, const par
             outer(A, b.places, m, A, count, m, 1, add, C, b.places);
             outer(rows->Y + start * d, d, d, A, count, m, 0, add, B, b.places);
             if (rows->trace_weights) {
-                row_squares(A, count, b.places, u);
-                trace_terms(rows, start, count, s, u, gains);
-                scale_rows(A, u, count, b.places, UA);
-                outer(UA, b.places, m, A, count, m, 1, add, tilted, b.places);
+                row_squares(A, count, b.places, explained);
+                trace_terms(rows, start, count, s, explained, gains);
             }
         }
         overflows += accumulate_triangle(part, 0, C, m, b.places);
         scatter(B, m, d, b.places, BT);
         overflows += accumulate(part, pairs, BT, m * d, LARGEST);
-        if (rows->trace_weights) {
-            overflows += accumulate_triangle(part, pairs + m * d, tilted, m, b.places);
-            overflows += accumulate(part, 2 * pairs + m * d, gains, GAINS, LARGEST);
-        }
+        if (rows->trace_weights) overflows += accumulate(part, pairs + m * d, gains, GAINS, LARGEST);
     }
     return overflows;
 }
 
 /* With `inverse`, dF/dK = weight A + weight_psi1Y E^T with the residuals E = Y - A^T fit, and A E is summed as well, after the
  * gradients of Z and alpha; without, dF/dK = weight K + weight_psi1Y Y^T. Where each row has a trace term, dF/dK_i loses
- * L^-T A_i times the row's weight. */
+ * L^-T A_i times the row's weight, and the sum of A_i A_i^T with these weights comes last. */
 int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *inverse,
                                  const double *weight, const double *weight_psi1Y, const double *fit)
 {
@@ -207,14 +198,20 @@ int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, const part_
     block_t b = take_block(k, inverse, &space);
     int64_t overflows = 0, m = k->m, d = rows->d, Q = k->q;
     double *panels = take(&space, m * b.places), *panels_Y = take(&space, d * b.places);
-    double *panels_trace = rows->trace_weights ? take(&space, m * b.places) : NULL;
+    double *panels_trace = NULL, *tilted = NULL, *wA = NULL;
+    if (rows->trace_weights) {
+        panels_trace = take(&space, m * b.places);
+        tilted = take(&space, m * b.places);
+        wA = take(&space, BLOCK * b.places);
+        pack(inverse, m, 1, m, m, panels_trace);
+        for (int64_t i = 0; i < m * b.places; i++) panels_trace[i] = -panels_trace[i];
+    }
     double *fitT = inverse ? take_transposed(fit, m, d, b.places, &space) : NULL;
     double *E = take(&space, BLOCK * d), *AE = take(&space, d * b.places);
     double *G = take(&space, BLOCK * b.places), *by_Z = take(&space, Q * b.places), *by_alpha = take(&space, Q * LANES);
-    double *grad = take(&space, m * Q + Q + m * d), loss[BLOCK];
+    double *grad = take(&space, m * Q + Q + m * d);
     pack(weight, 1, m, m, m, panels);
     pack(weight_psi1Y, 1, d, d, m, panels_Y);
-    if (panels_trace) pack(inverse, m, 1, m, m, panels_trace);
     for (int64_t c = part->first; c < part->last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
         zero(by_Z, Q * b.places);
@@ -232,10 +229,10 @@ int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, const part_
                 outer(E, d, d, b.A, count, m, 0, 1, AE, b.places);
             } else
                 packed_product(Y, d, count, panels_Y, d, m, SQUARE, 1, G, b.places);
-            if (panels_trace) {
-                for (int64_t i = 0; i < count; i++) loss[i] = -rows->trace_weights[start + i];
-                scale_rows(b.A, loss, count, b.places, b.A);
-                packed_product(b.A, b.places, count, panels_trace, m, m, LOWER, 1, G, b.places);
+            if (rows->trace_weights) {
+                scale_rows(b.A, rows->trace_weights + start, count, b.places, wA);
+                packed_product(wA, b.places, count, panels_trace, m, m, LOWER, 1, G, b.places);
+                outer(wA, b.places, m, b.A, count, m, 1, start > c * rows->chunk, tilted, b.places);
             }
             gradient_block(k, b.x, count, b.ZT, G, b.K, b.places, by_Z, by_alpha);
         }
@@ -246,6 +243,7 @@ int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, const part_
         scatter(AE, m, d, b.places, grad + m * Q + Q);
         int64_t count = m * Q + Q + (inverse ? m * d : 0);
         overflows += accumulate(part, 0, grad, count, LARGEST / (double)rows->all_chunks);
+        if (rows->trace_weights) overflows += accumulate_triangle(part, count, tilted, m, b.places);
     }
     return overflows;
 }

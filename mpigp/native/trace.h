@@ -14,15 +14,15 @@
 
 #define GAINS 2 /* the sums of gain and slope */
 
-/* Set the weights s d (1 - v) of `count` rows from `start` on, from their c; put d (1 - v) in the place of c, and add to the gains. */
-static inline void trace_terms(const rows_t *rows, int64_t start, int64_t count, double s, double *c, double gains[GAINS])
+/* Set the weights s d (1 - v) of `count` rows from `start` on, from their c, and add to the gains. */
+static inline void trace_terms(const rows_t *rows, int64_t start, int64_t count, double s, const double *c, double gains[GAINS])
 {
     for (int64_t i = 0; i < count; i++) {
         double y = 1 - c[i], x = s * y, d = rows->outputs[start + i];
-        c[i] = x > 0 ? d * (x / (1 + x)) : 0;
+        double less = x > 0 ? d * (x / (1 + x)) : 0;
         gains[0] += x > 0 ? d * ((x - log1p(x)) / s) : 0;
-        gains[1] += c[i] * y;
-        rows->trace_weights[start + i] = s * c[i];
+        gains[1] += less * y;
+        rows->trace_weights[start + i] = s * less;
     }
 }
 

@@ -125,9 +125,9 @@ ARGUMENTS: dict[str, Shapes] = {
     "Rows": {"mu": (N, Q), "S": (N, Q), "Y": (N, D), "chunk": CHUNK, "all_chunks": CHUNKS, "observed": (N, GROUPS)}
     | {"outputs": (N,), "trace_weights": (N,)},
     "regression_statistics": {"inverse": (M, M), "s": 1} | part(PAIRS + M * D, 1),
-    "regression_statistics of rows with trace terms": {"inverse": (M, M), "s": 1} | part(2 * PAIRS + M * D + 2, 1),
+    "regression_statistics of rows with trace terms": {"inverse": (M, M), "s": 1} | part(PAIRS + M * D + 2, 1),
     "regression_gradient": OF_K | part(M * Q + Q + M * D, 2),
-    "regression_gradient of rows with trace terms": OF_K | part(M * Q + Q + M * D, 2),
+    "regression_gradient of rows with trace terms": OF_K | part(M * Q + Q + M * D + PAIRS, 2),
     "regression_moments": chunks(D, 1) | {"factor": (M, M), "weights": (M, D), "mean": (N, D), "explained": (N,)},
     "gplvm_statistics": {"explained": (PAIRS,), "s": 1} | part(PAIRS * GROUPS + M * D + 2, 1, GROUPS, GROUPS),
     "gplvm_statistics of rows with trace terms": {"explained": (PAIRS,), "s": 1}
@@ -234,7 +234,7 @@ def test_the_gplvm_needs_variances_of_inputs():
 def test_trace_terms_need_a_whitening():
     kernel = native.Kernel(np.ones((M, Q)), np.ones(Q), np.ones(Q))
     rows = native.Rows(np.ones((N, Q)), None, np.ones((N, D)), CHUNK, CHUNKS, None, np.ones(N), np.ones(N))
-    sums = 2 * PAIRS + M * D + 2
+    sums = PAIRS + M * D + 2
     part = 0, CHUNKS, np.zeros(sums, np.int64), np.ones(sums), np.ones(native.workspace(M, Q, D))
     with pytest.raises(ValueError, match="inverse is None"):
         native.regression_statistics(kernel, rows, None, 1.0, part)
