@@ -4,9 +4,8 @@ Both hand the same two matrices to the bound, C = L⁻¹ Ψ2 L⁻ᵀ and b = L�
 the totals. Regression, where ψ1 = K_mi and ψ2 = K_mi K_im, does so where K_mm is well conditioned; elsewhere it sums
 them whitened, as AAᵀ and AY with A = L⁻¹ K_mn, which keeps the digits that forming Ψ2 first would lose.
 
-In the bound `rows` each row has a trace term, of c_i = ‖A_i‖² or tr(L⁻¹ ψ2_i L⁻ᵀ). The first round sums what F gains by
-it, and leaves with the rows their weights w_i = s d_i (1 − v_i); in the second, ∂F/∂c_i loses w_i/2. So F loses
-½ Σ w_i c_i to first order, which is what Z, alpha, mu and S move.
+In the bound `rows` each row has a trace term, of c_i = ‖A_i‖² or tr(L⁻¹ ψ2_i L⁻ᵀ). The first round sums it, and leaves
+with the rows their weights w_i = s d_i (1 − v_i); in the second, ∂F/∂c_i is by w_i/2 less than in Titsias' bound.
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +17,7 @@ import numpy as np
 
 from mpigp import native
 from mpigp.errors import InputError
-from mpigp.gp.bound import Bound, Gains, Group, bound, rows_gained, shrinkage
+from mpigp.gp.bound import Bound, Group, TraceSums, bound, shrinkage, with_trace_sums
 from mpigp.gp.parameters import Globals
 from mpigp.kernels.backend import KernelBackend
 from mpigp.kernels.registry import DEFAULT, backend_of
@@ -78,9 +77,9 @@ class Inducing:
         self.factor = K.take(order, 0).take(order, 1) if backend.factored else np.ones_like(K)
         self.alpha, self.signal_to_noise = alpha, signal_to_noise
         smallest = self.whitening.L.item(-1)  # of the diagonal: the last, by the pivoting
-        room = 0.0 if whitened else smallest**2
-        self.unwhitened_gradient = signal_to_noise <= MAX_COND_UNWHITENED_GRADIENT * room
-        self.unwhitened_statistics = max(signal_to_noise, 1.0) <= MAX_COND_UNWHITENED_STATISTICS * room
+        kept, care = smallest**2, max(signal_to_noise, 1.0)  # digits, and how many are needed
+        self.unwhitened_gradient = not whitened and signal_to_noise <= MAX_COND_UNWHITENED_GRADIENT * kept
+        self.unwhitened_statistics = not whitened and care <= MAX_COND_UNWHITENED_STATISTICS * kept
         self.points = native.Kernel(self.Z, center, alpha)
 
     @cached_property
@@ -101,13 +100,13 @@ class Inducing:
 
 class Statistics(NamedTuple):
     """The summed statistics, arguments of the bound: C (groups, m, m), b (m, d), KL; and the GPLVM's Ψ2 without its
-    factor of Z alone, packed (m(m+1)/2, groups), empty in regression; and the gains of the bound `rows`."""
+    factor of Z alone, packed (m(m+1)/2, groups), empty in regression; and the trace sums of the bound `rows`."""
 
     C: Floats
     b: Floats
     KL: float
     pairs: Floats
-    gains: Gains = Gains(0.0, 0.0)
+    trace_sums: TraceSums = TraceSums(0.0, 0.0)
 
 
 class Adjoints(NamedTuple):
@@ -144,16 +143,16 @@ class Model(ABC):
     def evaluate_bound(self, summary: Statistics, groups: Sequence[Group], parameters: Globals) -> Bound:
         """Return F and its derivatives; in the bound `rows` not those by each row's c_i."""
         C, b, KL = summary[:3]
-        F = bound(C, b, groups, KL, parameters.variance, parameters.beta, self.bound == "sphere")
-        return rows_gained(F, summary.gains, parameters.variance, parameters.beta) if self.by_rows else F
+        F = bound(C, b, groups, KL, parameters.variance, parameters.beta, self.bound)
+        return with_trace_sums(F, summary.trace_sums, parameters.variance, parameters.beta) if self.by_rows else F
 
     def statistics_scale(self, totals: Totals, m: int) -> Floats:
-        """Return the scales of the statistics' integers: Ψ2 (packed), Σψ1Y, KL, and the gains of the bound `rows`. No ψ
-        exceeds 1, nor does what a row gains for each of its outputs."""
+        """Return the scales of the statistics' integers: Ψ2 (packed), Σψ1Y, KL, and the trace sums of the bound `rows`.
+        No ψ exceeds 1, nor does a row's part of the trace sums for each of its outputs."""
         psi2 = np.broadcast_to(scale_for(float(totals.n)), m * (m + 1) // 2 * len(totals.groups))
         scale = np.concatenate([psi2, np.tile(scale_for(totals.absolute_Y), m), [1.0, FINE][: self.divergence_sums]])
-        gains = len(Gains._fields) if self.by_rows else 0
-        return np.append(scale, np.tile(scale_for(float(totals.n * len(totals.absolute_Y))), gains))
+        trace_sums = len(TraceSums._fields) if self.by_rows else 0
+        return np.append(scale, np.tile(scale_for(float(totals.n * len(totals.absolute_Y))), trace_sums))
 
     def gradient_scale(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> Floats:
         """Return the scales of the second round's integers: the gradients of Z and alpha, regression's AE, and in the
@@ -238,11 +237,11 @@ class Regression(Model):
         m = len(inducing.Z)
         sums, pairs = from_accumulators(accumulators, scale), m * (m + 1) // 2
         C, b = native.symmetric(sums[:pairs], m), sums[pairs : pairs + m * d].reshape(m, d)
-        gains = Gains(*sums[-2:].tolist()) if self.by_rows else Gains(0.0, 0.0)
+        trace_sums = TraceSums(*sums[-2:].tolist()) if self.by_rows else TraceSums(0.0, 0.0)
         if inducing.unwhitened_statistics:
             C = native.sandwiched(inducing.inverse, C, 1.0, transposed=True)
             b = native.solve(inducing.whitening.L, b)
-        return Statistics(C[None], b, 0.0, np.empty((0, 1)), gains)
+        return Statistics(C[None], b, 0.0, np.empty((0, 1)), trace_sums)
 
     def weight_shape(self, m: int, groups: int) -> tuple[int, int]:
         return (m, m)
@@ -307,15 +306,15 @@ class GPLVM(Model):
         return self.backend.gplvm_statistics(inducing.points, rows.native, explained, s, part)
 
     def summary(self, inducing: Inducing, accumulators: Integers, scale: Floats, d: int) -> Statistics:
-        m, gains = len(inducing.Z), Gains(0.0, 0.0)
+        m, trace_sums = len(inducing.Z), TraceSums(0.0, 0.0)
         sums = from_accumulators(accumulators, scale)
         if self.by_rows:
-            sums, gains = sums[:-2], Gains(*sums[-2:].tolist())
+            sums, trace_sums = sums[:-2], TraceSums(*sums[-2:].tolist())
         psi2_sums = len(sums) - m * d - 2
         L, pairs = inducing.whitening.L, sums[:psi2_sums].reshape(m * (m + 1) // 2, -1)
         C = native.whitened(pairs, inducing.root_factor, L)
         b, KL = native.solve(L, sums[psi2_sums:-2].reshape(m, d)), float(sums[-2] + sums[-1])
-        return Statistics(C, b, KL, pairs, gains)
+        return Statistics(C, b, KL, pairs, trace_sums)
 
     def weight_shape(self, m: int, groups: int) -> tuple[int, int]:
         return (m * (m + 1) // 2, groups + self.by_rows)

@@ -27,8 +27,8 @@ class KernelBackend(Protocol):
     Methods that add to a part's accumulators return how many sums overflowed. Symmetric matrices are packed: the lower
     triangle, m(m+1)/2 pairs.
 
-    In the bound `rows` each row has a trace term: of it, the statistics sum what F gains, and set its weight w_i in
-    `rows.trace_weights`, which the gradient reads (`mpigp.gp.bound.Gains`, with s = β σ_f²). Else these are None.
+    In the bound `rows` each row has a trace term: the statistics sum it, and set its weight w_i in
+    `rows.trace_weights`, which the gradient reads (`mpigp.gp.bound.TraceSums`, with s = β σ_f²). Else these are None.
 
     name : as `--kernel` takes it
     latent : whether it has ψ statistics, which the GPLVM and uncertain inputs need
@@ -61,7 +61,7 @@ class KernelBackend(Protocol):
     def regression_statistics(self, points: Points, rows: Rows, inverse: Floats | None, s: float, part: Part) -> int:
         """Add AAᵀ (packed) and AY (m, d), A = L⁻¹K with `inverse` and A = K without.
 
-        Where rows have trace weights, also the gains (2,), of c_i = ‖A_i‖².
+        Where rows have trace weights, also the trace sums (2,), of c_i = ‖A_i‖².
         """
 
     def regression_gradient(self, points: Points, rows: Rows, inverse: Floats | None, matrix: Floats, psi1Y: Floats,
@@ -79,7 +79,7 @@ class KernelBackend(Protocol):
     def gplvm_statistics(self, points: Points, rows: Rows, explained: Floats | None, s: float, part: Part) -> int:
         """Add Σψ2 of each group (packed, groups), Σψ1Y (m, d) and KL (whole nats, the remainder).
 
-        Where rows have trace weights, also the gains (2,), of c_i = Σ explained (pairs,) ψ2_i.
+        Where rows have trace weights, also the trace sums (2,), of c_i = Σ explained (pairs,) ψ2_i.
         """
 
     def gplvm_gradient(self, points: Points, rows: Rows, matrix: Floats, psi1Y: Floats, by_mu: Floats, by_S: Floats,

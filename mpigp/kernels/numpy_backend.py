@@ -78,12 +78,12 @@ def _divergence(mu: Floats, S: Floats) -> Floats:
 
 
 def _trace_terms(rows: Rows, where: slice, s: float, c: Floats) -> Floats:
-    """Set the trace weights of rows from their c (k,), and return the gains (2,): native/trace.h has the formulas."""
+    """Set the trace weights of rows from their c (k,), and return the trace sums (2,): native/trace.h has formulas."""
     y, d = 1 - c, rows.outputs[where]
     x = np.maximum(s * y, 0.0)
-    less = d * (x / (1 + x))
-    rows.trace_weights[where] = s * less
-    return np.array([(d * (x - np.log1p(x))).sum() / (s or 1.0), (less * y).sum()])
+    rows.trace_weights[where] = s * d * (x / (1 + x))
+    values = np.where(x > 0, np.log1p(x) / (s or 1.0), y)
+    return np.array([(d * values).sum(), (d * y / (1 + x)).sum()])
 
 
 def _counts(block: _Block) -> Floats:
@@ -208,9 +208,9 @@ class NumpyBackend:
                     c.append(psi2_rows[:, row, column] @ explained)
             with np.errstate(all="ignore"):
                 nats = _divergence(chunk.mu, rows.S[chunk.where]).sum()
-                gains = [_trace_terms(rows, chunk.where, s, np.concatenate(c))] if c else []
+                trace_sums = [_trace_terms(rows, chunk.where, s, np.concatenate(c))] if c else []
             divergence = np.array([np.rint(nats), nats - np.rint(nats)])
-            overflows += _add(part, psi2[:, row, column].T, psi1Y, divergence, *gains)
+            overflows += _add(part, psi2[:, row, column].T, psi1Y, divergence, *trace_sums)
             overflows += not nats < MOST / rows.all_chunks  # nothing bounds the total
         return overflows
 

@@ -149,7 +149,7 @@ cdef const double *whitening(Kernel kernel, const double[:, ::1] inverse) except
 def regression_statistics(Kernel kernel not None, Rows rows not None, const double[:, ::1] inverse, double s, part):
     """Add AAᵀ (packed lower triangle) and AY (m, d), A = L⁻¹K with `inverse` and A = K without.
 
-    Where rows have trace weights, set them, and add the gains (2,): trace.h has the formulas.
+    Where rows have trace weights, set them, and add the trace sums (2,): trace.h has the formulas.
     """
     cdef bint by_rows = rows.r.trace_weights != NULL
     cdef part_t p = adding(kernel, rows, part, pairs_of(kernel) + kernel.k.m * rows.r.d + 2 * by_rows, 1)
@@ -199,7 +199,7 @@ def regression_moments(Kernel kernel not None, Rows rows not None, span, const d
 def gplvm_statistics(Kernel kernel not None, Rows rows not None, const double[::1] explained, double s, part):
     """Add Σψ2 (packed lower triangle, without its factor of Z alone), Σψ1Y and KL (whole nats, the remainder).
 
-    Where rows have trace weights, set them, and add the gains (2,): trace.h has the formulas, and a row's c is the sum
+    Where rows have trace weights, set them, and add the trace sums (2,): trace.h has the formulas, and a row's c is the sum
     of explained (pairs,) ψ2.
     """
     cdef bint by_rows = rows.r.trace_weights != NULL

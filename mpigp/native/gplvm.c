@@ -84,8 +84,8 @@ static double divergence(const block_t *b, const rbf_t *k, int64_t count)
     return total;
 }
 
-/* psi2 of each group, psi1 Y and KL. Where each row has a trace term, c is the sum over pairs of explained psi2, and the gains are summed
- * too. */
+/* psi2 of each group, psi1 Y and KL. Where each row has a trace term, also the trace sums, of which c is the sum over pairs of
+ * explained psi2. */
 int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *explained, double s)
 {
     int64_t overflows = 0, pairs = k->m * (k->m + 1) / 2, sums = pairs * rows->groups;
@@ -95,7 +95,7 @@ int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, const part_t *
     double *psi2 = take(&space, sums), *B = take(&space, k->m * rows->d), *e = take(&space, k->m * BLOCK);
     for (int64_t c = part->first; c < part->last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
-        double kl = 0, gains[GAINS] = {0};
+        double kl = 0, trace_sums[TRACE_SUMS] = {0};
         zero(psi2, sums);
         zero(B, k->m * rows->d);
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
@@ -108,7 +108,7 @@ int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, const part_t *
                 dot(e, m + 1, b.OT, rows->groups, ld, 1, psi2 + m * (m + 1) / 2 * rows->groups);
                 if (explained) product(explained + m * (m + 1) / 2, pairs, 1, m + 1, e, 1, of_rows, ld);
             }
-            if (explained) trace_terms(rows, start, count, s, of_rows, gains);
+            if (explained) trace_terms(rows, start, count, s, of_rows, trace_sums);
             kl += divergence(&b, k, count);
             dot(b.psi1, k->m, b.YT, rows->d, ld, 1, B);
         }
@@ -116,7 +116,7 @@ int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, const part_t *
         overflows += accumulate(part, sums, B, k->m * rows->d, LARGEST);
         double parts[2] = {nearbyint(kl), kl - nearbyint(kl)}; /* nothing bounds KL beforehand: whole nats, and the rest */
         overflows += accumulate(part, sums + k->m * rows->d, parts, 2, LARGEST / (double)rows->all_chunks);
-        if (explained) overflows += accumulate(part, sums + k->m * rows->d + 2, gains, GAINS, LARGEST);
+        if (explained) overflows += accumulate(part, sums + k->m * rows->d + 2, trace_sums, TRACE_SUMS, LARGEST);
     }
     return overflows;
 }
@@ -162,8 +162,8 @@ INLINE void row_gradients(const block_t *b, const rbf_t *k, int64_t q, int64_t a
     *by_S = 0.5 * a * (a * two1 - all1) + c * (2 * c * moment - all2) - 0.5 + 0.5 / load(b->ST + at);
 }
 
-/* Where each row has a trace term, weight_psi2 has one more column, of which the row's weight is its trace weight; and the sum of psi2
- * with these weights follows the gradients of Z and alpha. */
+/* Where each row has a trace term, weight_psi2 has one more column, of which the row's weight is its trace weight; and the sum of
+ * psi2 with these weights follows the gradients of Z and alpha. */
 int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *weight_psi2,
                             const double *weight_psi1Y, double *grad_mu, double *grad_S)
 {

@@ -155,8 +155,8 @@ static int64_t accumulate_triangle(const part_t *part, int64_t offset, const dou
     return overflows;
 }
 
-/* A A^T and A Y with A = L^-1 K; without `inverse`, K K^T and K Y. Where each row has a trace term, of c = |A_i|^2, for which `inverse` is
- * needed, also the gains. */
+/* A A^T and A Y with A = L^-1 K; without `inverse`, K K^T and K Y. Where each row has a trace term, of c = |A_i|^2, for which
+ * `inverse` is needed, also the trace sums. */
 int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *inverse, double s)
 {
     double *space = aligned(part->space);
@@ -168,7 +168,7 @@ int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, const par
     double explained[BLOCK];
     for (int64_t c = part->first; c < part->last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
-        double gains[GAINS] = {0};
+        double trace_sums[TRACE_SUMS] = {0};
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
             int64_t count = smaller(BLOCK, end - start);
             int add = start > c * rows->chunk;
@@ -177,13 +177,13 @@ int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, const par
             outer(rows->Y + start * d, d, d, A, count, m, 0, add, B, b.places);
             if (rows->trace_weights) {
                 row_squares(A, count, b.places, explained);
-                trace_terms(rows, start, count, s, explained, gains);
+                trace_terms(rows, start, count, s, explained, trace_sums);
             }
         }
         overflows += accumulate_triangle(part, 0, C, m, b.places);
         scatter(B, m, d, b.places, BT);
         overflows += accumulate(part, pairs, BT, m * d, LARGEST);
-        if (rows->trace_weights) overflows += accumulate(part, pairs + m * d, gains, GAINS, LARGEST);
+        if (rows->trace_weights) overflows += accumulate(part, pairs + m * d, trace_sums, TRACE_SUMS, LARGEST);
     }
     return overflows;
 }

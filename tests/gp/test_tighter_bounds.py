@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from mpigp import native
 from mpigp.chunks import chunk_count, chunk_rows
 from mpigp.gp.bound import BOUNDS, largest_bound
 from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import Model, model_of
+from mpigp.kernels.registry import backend_of
 from mpigp.mpi.evaluator import Evaluator
 from mpigp.mpi.rows import Rows, find_patterns
+from mpigp.numerics.threads import Part
 from tests.gp.test_accuracy import PROMISED, line
 from tests.gp.test_bound import bits, evidence
 from tests.gp.test_gradients import SHAPES, check
@@ -240,10 +243,20 @@ def test_inducing_points_twice_in_one_place_grow_the_jitter(model, jitter):
     assert result.bound == pytest.approx(without.bound, rel=1e-6, abs=error if model.name == "gplvm" else 0.0)
 
 
-def test_rows_that_rounding_takes_above_their_variance_are_those_of_titsias():
-    """Latent points at the inducing points: c_i = 1 but for rounding, which takes some of them above."""
-    X = np.linspace(-3, 3, 40)[:, None]
-    problem = Problem(X, np.full_like(X, 1e-9), np.sin(X), Globals(X.copy(), 1.0, np.full(1, 1.0), 1e-2))
-    titsias, sphere, rows = (evaluate(model_of("gplvm", bound=bound), *problem, 1e-6) for bound in BOUNDS)
-    assert titsias.jitter == sphere.jitter == rows.jitter
-    assert titsias.bound <= rows.bound == pytest.approx(titsias.bound, rel=1e-6)
+@pytest.mark.parametrize("backend", ["rbf", "matern52"])
+@pytest.mark.parametrize("c", [0.0, 0.3, 1 - 1e-9, 1.0, 1 + 1e-9, 1.3])
+def test_a_row_that_rounding_takes_above_its_variance_has_titsias_term(backend, c):
+    """There it continues the other with the same slope. One inducing point, at the row: K = 1, and c is the square of
+    what is given as L⁻¹."""
+    s, d, y = 7.0, 2, 1 - c
+    weights, scale = np.full(1, np.nan), np.full(1 + d + 2, 2.0**40)
+    accumulators = np.zeros(len(scale), np.int64)
+    points = native.Kernel(np.zeros((1, 1)), np.zeros(1), np.ones(1))
+    rows = native.Rows(np.zeros((1, 1)), None, np.ones((1, d)), 64, 1, None, np.full(1, float(d)), weights)
+    part = Part(0, 1, accumulators, scale, np.empty(native.workspace(1, 1, d)))
+    backend_of(backend).regression_statistics(points, rows, np.full((1, 1), np.sqrt(c)), s, part)
+    value, slope = accumulators[-2:] / 2.0**40
+    v = 1 / (1 + s * y) if y > 0 else 1.0
+    assert value == pytest.approx(d * np.log1p(s * y) / s if y > 0 else d * y, abs=1e-11)  # 2⁻⁴⁰
+    assert slope == pytest.approx(d * v * y, abs=1e-11)
+    assert weights[0] == pytest.approx(s * d * (1 - v), abs=1e-12)
