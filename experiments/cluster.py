@@ -146,22 +146,21 @@ class Cluster(Evaluator):
         YY = sum(float(np.vdot(Y, Y)) for Y in (self.rows.Y[self.node_rows(node)] for node in self.answering))
         if self.way == "drop":
             return summary, [Group(groups[0].outputs, self.n_alive, YY)]
-        C, b, KL, pairs = summary
-        assert pairs is not None
+        C, b, KL, pairs = summary[:4]
         factor = self.rows.n / self.n_alive
         return Statistics(factor * C, factor * b, factor * KL, factor * pairs), [groups[0]._replace(YY=factor * YY)]
 
     def _with_stale(self, inducing: Inducing, summary: Statistics) -> Statistics:
         """Return the statistics with the last terms of the nodes that are lost; `pairs` stay those that are new."""
         L, order = inducing.whitening.L, inducing.whitening.order
-        C, b, KL, pairs = summary
+        C, b, KL = summary[:3]
         for node in sorted(self.lost):
             psi2, psi1Y, divergence, _, _ = self._last_terms(node)
             half = native.solve(L, native.solve(L, psi2[order][:, order]).T)
             C = C + 0.5 * (half + half.T)
             b = b + native.solve(L, psi1Y[order])
             KL += divergence
-        return Statistics(C, b, KL, pairs)
+        return summary._replace(C=C, b=b, KL=KL)
 
     def _gradient(self, inducing: Inducing, master: Master, sums: Floats) -> Globals:
         if self.lost and self.way == "rescale":

@@ -36,6 +36,7 @@ from mpigp.fit.checkpoint import FittedModel
 from mpigp.fit.loop import Fit
 from mpigp.fit.options import Options
 from mpigp.fit.setup import PreparedFit
+from mpigp.gp.bound import BOUNDS
 from mpigp.gp.posterior import Posterior
 from mpigp.types import Integers
 
@@ -49,7 +50,6 @@ SUMMARY = "regression against the CPU's clock, beside GPflow and GPyTorch"
 NEEDS = {"matplotlib": "report", "sklearn": "sklearn"}
 PARALLEL = True  # but on one rank alone, whose CPU seconds are measured
 MARKS = (1, 2, 5, 10, 20, 40, 60)  # sixtieths of the time at which models are scored
-BOUNDS = ("titsias", "sphere", "rows")
 MARKERS = "osDv^"  # the colors are used again with another
 PEER_KERNELS = ("rbf", "matern52")
 PEERS = {"gpflow": {"GPflow SGPR": "sgpr", "GPflow SVGP": "svgp"}, "gpytorch": {"GPyTorch SVGP": "svgp"}}
@@ -190,10 +190,9 @@ def ours(comm: Comm, problem: Problem, task: Task, bound: str, jitter: float, th
     def after(fit: Fit) -> bool:
         return recorder(fit.iteration, lambda: scores(posterior_of(comm, fit, task), fit.bound))
 
-    chosen: Found = {} if bound == "titsias" else {"bound": bound}
     estimator = SparseGPRegression(
-        len(problem.Z), kernel=task.kernel, max_iter=task.iterations, standardize="none", jitter=jitter,
-        random_state=task.seed, threads=threads, callback=after, comm=comm, **chosen,
+        len(problem.Z), kernel=task.kernel, bound=bound, max_iter=task.iterations, standardize="none", jitter=jitter,
+        random_state=task.seed, threads=threads, callback=after, comm=comm,
     )  # fmt: skip
     recorder = Recorder(task.marks)
     model = fitted(estimator, problem.X, problem.Y[:, 0])

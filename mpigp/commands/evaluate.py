@@ -18,6 +18,7 @@ from mpigp.files.atomic import check_writable
 from mpigp.files.gather import write
 from mpigp.files.model_file import ModelFile, open_model
 from mpigp.files.provenance import by_rank, cpu, versions
+from mpigp.gp.bound import BOUNDS
 from mpigp.gp.parameters import Globals
 from mpigp.mpi import memory
 from mpigp.mpi.communicator import raise_on_all_ranks
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("data", metavar="DATA", help="HDF5 file with /Y (n, d), and /X (n, q) for regression")
     add("--params", required=True, metavar="MODEL", help="HDF5 file with the parameters; a fitted model is one")
     add("--kernel", metavar="NAME", help="as in `fit` (default: the parameter file's built-in one, or rbf)")
+    add("--bound", choices=BOUNDS, help="as in `fit` (default: the parameter file's, or titsias)")
     add("-o", "--output", metavar="GRAD", help="write /bound and /gradient/... to this HDF5 file")
     add("--repeat", type=int, default=0, metavar="K", help="report the median of K evaluations after a first one")
     add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
@@ -60,7 +62,7 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
                 check_writable(arguments.output, arguments.data, arguments.params)
             params = files.enter_context(open_model(arguments.params))
             data = files.enter_context(reading(arguments.data))
-            model, parameters = params.model(arguments.kernel), params.parameters()
+            model, parameters = params.model(arguments.kernel, arguments.bound), params.parameters()
             jitter = params.jitter(DEFAULT_JITTER) if arguments.jitter is None else arguments.jitter
             sets = find(data, arguments.y, arguments.x if model.name == "regression" else None)
             sets = sets.matched(params.columns(), arguments.params)
@@ -97,7 +99,8 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
             print(f"jitter: grew from {jitter:g} to {evaluation.jitter:g}, because K_mm could not be factorized")
     return {
         "bound": evaluation.bound, "seconds": median, "ranks": comm.size, "threads": arguments.threads,
-        "model": model.name, "n": n, "m": m, "q": q, "d": d, "jitter": evaluation.jitter, "all_seconds": seconds,
+        "model": model.name, "bound_name": model.bound, "n": n, "m": m, "q": q, "d": d,
+        "jitter": evaluation.jitter, "all_seconds": seconds,
         "messages": evaluator.phases.messages, "bytes": evaluator.phases.bytes,
         "peak_memory": max(ranks.get("memory", [0])), "by_rank": ranks, "algebra": algebra, "cpu": cpu(),
         "rows_in_memory": not choice.stream, "instruction_set": native.instruction_set, "versions": versions(),

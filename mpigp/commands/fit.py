@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", required=True, metavar="MODEL", help="the HDF5 file to write")
     add("--model", required=True, choices=CHOICES["model"], help="what to learn")
     add("--kernel", metavar="NAME", help="rbf, matern52 (regression), or package.module:Name (default %(default)s)")
+    add("--bound", choices=CHOICES["bound"], help="titsias, or a tighter evidence lower bound (default %(default)s)")
     add("--inducing", type=int, required=True, metavar="M", help="number of inducing points")
     add("--latent", type=int, metavar="Q", help="GPLVM: latent dimensions")
     add("--optimizer", choices=CHOICES["optimizer"], help="default %(default)s")
@@ -189,7 +190,8 @@ def summary(arguments: argparse.Namespace, driver: Driver, prepared: PreparedFit
         if parameters.beta * parameters.variance < 2:
             print("warning: the noise is as large as the signal: the fit explained next to nothing")
     return {
-        "bound": fit.bound, "iterations": fit.iteration, "evaluations": fit.evaluations,
+        "bound": fit.bound, "bound_name": prepared.identity["bound"],
+        "iterations": fit.iteration, "evaluations": fit.evaluations,
         "seconds": fit.trace.seconds[-1] if fit.iteration else 0.0,
         "beta": parameters.beta, "variance": parameters.variance, "alpha": parameters.alpha.tolist(),
         **({} if validation is None else validation.figures()),

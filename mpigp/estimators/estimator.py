@@ -50,6 +50,7 @@ class Estimator(BaseEstimator):
     inducing: int = 50
     _: KW_ONLY
     kernel: str = Options.kernel
+    bound: str = Options.bound
     optimizer: str = Options.optimizer
     max_iter: int = Options.max_iter
     tolerance: float = Options.tolerance
@@ -215,7 +216,7 @@ def _given(model: ModelFile) -> dict[str, Any]:
     """Return the parameters of the estimator that would have made a model file of `mpigp fit`."""
     m, q = model.parameters().Z.shape
     given = {"inducing": m, "latent": q, "random_state": int(model.attribute("seed"))}
-    given |= {"jitter": float(model.attribute("jitter"))}
+    given |= {"jitter": float(model.attribute("jitter")), "bound": model.bound}
     options = model.identity() or {"fixed": ""}
     return given | options | {"fixed": [name for name in options["fixed"].split(",") if name]}
 

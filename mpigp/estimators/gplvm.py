@@ -29,7 +29,7 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
     latent : latent dimensions
     init : "pca", "random", or the path of a model file: where the latent points start
     kernel : "rbf", or "package.module:Name" of another (docs/kernels.md)
-    optimizer, max_iter, tolerance, gradient_tolerance, hold : as in SparseGPRegression
+    bound, optimizer, max_iter, tolerance, gradient_tolerance, hold : as in SparseGPRegression
     fixed : names of parameters to hold: "Z", "alpha", "variance", "beta", "mu", "S"
     placement, restarts, standardize, jitter, random_state, threads, verbose, comm : as in SparseGPRegression
     checkpoint, checkpoint_every, resume, overwrite, metrics, callback : as in SparseGPRegression

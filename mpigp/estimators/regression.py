@@ -20,6 +20,7 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
     ----------
     inducing : number of inducing points; data of fewer rows get one per row
     kernel : "rbf", "matern52", or "package.module:Name" of another (docs/kernels.md)
+    bound : the evidence lower bound: "titsias", or a tighter one, "sphere" or "rows" (docs/choosing.md)
     optimizer : "lbfgs", "scg" or "gd"
     max_iter : iterations at most
     tolerance : relative change of the bound to stop at

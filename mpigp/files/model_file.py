@@ -20,7 +20,7 @@ from mpigp.data.hdf5 import check_storage, dataset, h5py_errors, plain, read_all
 from mpigp.errors import InputError
 from mpigp.files.gather import Attributes
 from mpigp.files.provenance import Timing
-from mpigp.gp.bound import Bound, Group, group_of_outputs
+from mpigp.gp.bound import BOUNDS, Bound, Group, group_of_outputs
 from mpigp.gp.embedding import Candidates, candidates
 from mpigp.gp.parameters import Globals, Standardization
 from mpigp.gp.posterior import Posterior
@@ -86,11 +86,19 @@ class ModelFile:
             raise InputError(f"{self.name}: attribute kernel: is {name!r}, which is not built in: {remedy}")
         return name
 
-    def model(self, kernel: str | None = None) -> Model:
-        """Return the model with its kernel, which must be built in, or with another one that is given."""
+    @property
+    def bound(self) -> str:
+        """The name of the bound: one of BOUNDS."""
+        name = str(self.attribute("bound", BOUNDS[0]))
+        if name not in BOUNDS:
+            raise InputError(f"{self.name}: attribute bound: is {name!r}: set it to one of {', '.join(BOUNDS)}")
+        return name
+
+    def model(self, kernel: str | None = None, bound: str | None = None) -> Model:
+        """Return the model with its kernel, which must be built in, and its bound, or with others that are given."""
         kind, name = self.kind, self.kernel() if kernel is None else kernel
         try:
-            return model_of(kind, name)
+            return model_of(kind, name, self.bound if bound is None else bound)
         except InputError as error:
             where = f"{self.name}: attribute kernel" if kernel is None else "`kernel`"
             raise InputError(f"{where}: {error}") from error
@@ -230,7 +238,8 @@ class ModelFile:
         if not self.has("checkpoint/options"):
             return None
         with h5py_errors(self.checkpoint):
-            return {"kernel": DEFAULT} | dict(json.loads(self.file["checkpoint/options"].asstr()[()]))
+            written = dict(json.loads(self.file["checkpoint/options"].asstr()[()]))
+            return {"kernel": DEFAULT, "bound": BOUNDS[0]} | written  # older versions did not write these
 
     def restore(self, vectors: Mapping[str, MultiVector], start: int, stop: int) -> dict[str, Any]:
         """Fill vectors with the checkpoint's, rows [start, stop) of their local parts; return its numbers by name."""
@@ -321,7 +330,8 @@ def summary(file: h5py.File) -> dict[str, Any]:
 def attributes(model: Model, others: Mapping[str, Any]) -> Attributes:
     """Return the attributes of a fitted model, the others among them: of its fit, and its provenance."""
     kernel = {} if model.backend.name == DEFAULT else {"kernel": model.backend.name}
-    own = {"format": FORMAT, "version": VERSION, "model": model.name, "mpigp": __version__, **kernel, **others}
+    own = {"format": FORMAT, "version": VERSION, "model": model.name, "bound": model.bound, "mpigp": __version__}
+    own |= {**kernel, **others}
     return {"/": own, "timing/phases": {"names": PHASES}}
 
 

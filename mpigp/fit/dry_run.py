@@ -27,7 +27,7 @@ def row_numbers(options: Options, q: int, d: int, copies: bool) -> int:
     """Return how many numbers a fit holds for each row in memory; `copies` where ranks keep partner copies."""
     latent = options.model == "gplvm"
     vectors = VECTORS[options.optimizer] + KEPT[options.optimizer] * COPIES * copies
-    return d + q * (1 + 3 * latent) + 2 * q * latent * vectors
+    return d + q * (1 + 3 * latent) + 2 * q * latent * vectors + 2 * (options.bound == "rows")
 
 
 def dry_run(options: Options, comm: Comm, sizes: tuple[int, ...], stream: bool, copies: bool) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def sample(options: Options, q: int, d: int) -> tuple[float, float]:
     mu, Y = rng.standard_normal((n, q)), rng.standard_normal((n, d))
     S = np.full((n, q), 0.1) if options.model == "gplvm" else None
     rows = Rows(MPI.COMM_SELF, n, mu, S, Y)
-    evaluator = Evaluator(MPI.COMM_SELF, model_of(options.model, options.kernel), rows, m, q)
+    evaluator = Evaluator(MPI.COMM_SELF, model_of(options.model, options.kernel, options.bound), rows, m, q)
     parameters = Globals(rng.standard_normal((m, q)), 1.0, np.full(q, 1 / q), 100.0)
     evaluator(parameters, options.jitter)
     evaluator.phases.clear()

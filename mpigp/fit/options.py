@@ -8,6 +8,7 @@ from typing import IO, Any, Literal, TypeAlias, get_args
 from mpigp.errors import InputError
 from mpigp.fit.objective import NAMES
 from mpigp.fit.optimizers import OPTIMIZERS
+from mpigp.gp.bound import BOUNDS
 from mpigp.gp.statistics import MODELS, model_of
 from mpigp.kernels.registry import DEFAULT
 
@@ -16,10 +17,10 @@ Interval: TypeAlias = tuple[int, float]
 """Iterations (0 for none) and seconds (inf for none) between two events, whichever passes first."""
 
 CHOICES: dict[str, tuple[str, ...]] = {"model": tuple(MODELS), "optimizer": tuple(OPTIMIZERS),
-           "placement": ("random", "greedy", "kmeans"), "standardize": get_args(Mode)}  # fmt: skip
+           "placement": ("random", "greedy", "kmeans"), "standardize": get_args(Mode),
+           "bound": BOUNDS}  # fmt: skip
 LEAST = {"inducing": 1, "latent": 1, "restarts": 1, "threads": 1, "seed": 0, "jitter": 0, "validate_every": 1,
          "patience": 1}  # fmt: skip
-
 
 HOLD = {"regression": 0, "gplvm": 30}
 """Iterations for which variance and beta are held, by model. A GPLVM that could move them at once would call all of Y
@@ -53,6 +54,7 @@ class Options(Settings):
     jitter: float = 1e-6  # added to K_mm's diagonal, per unit of variance
     threads: int = 1  # of a rank; no bit depends on it
     missing: bool = False  # NaN in Y are missing entries, and take no part (GPLVM)
+    bound: str = "titsias"  # the evidence lower bound: "titsias", or a tighter one, "sphere" or "rows"
     kernel: str = DEFAULT  # "rbf", "matern52" (regression), or "package.module:Name" of another (docs/kernels.md)
     # Rows to predict during the fit, which does not learn from them: a fraction of the rows, or another data file.
     validate: float | str | None = None

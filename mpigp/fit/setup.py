@@ -59,7 +59,7 @@ def prepare(X: DistributedRows | None, Y: DistributedRows, options: Options, res
     first = replace(options, placement="random") if resuming else options  # the fastest: the points will be replaced
     start, mu, S = initialize(X, filled, first, options.seed)
     rows = Rows(Y.comm, Y.n, mu, S, Y.local, patterns)
-    model = model_of(options.model, options.kernel)
+    model = model_of(options.model, options.kernel, options.bound)
     evaluator = Evaluator(Y.comm, model, rows, options.inducing, mu.shape[1], options.threads)
     objective = Objective(evaluator, options.jitter)
     if options.restarts > 1 and not resuming:
@@ -84,7 +84,7 @@ def standardize(mode: Mode, X: DistributedRows | None,
 def identity(options: Options, rows: Rows, q: int, data: str) -> dict[str, Any]:
     """Return what a checkpoint must have been made with, to be continued."""
     names = ("model", "optimizer", "hold", "fixed", "init", "placement", "seed", "restarts", "standardize", "jitter")
-    given = {name: getattr(options, name) for name in (*names, "kernel", "validate")}
+    given = {name: getattr(options, name) for name in (*names, "kernel", "bound", "validate")}
     given["fixed"] = ",".join(name for name in NAMES if name in options.fixed)
     given["validate"] = "a file" if isinstance(options.validate, str) else options.validate
     shape = {"rows": rows.n, "outputs": rows.Y.shape[1], "dimensions": q, "inducing": options.inducing}

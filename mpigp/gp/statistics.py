@@ -3,9 +3,13 @@
 Both hand the same two matrices to the bound, C = L⁻¹ Ψ2 L⁻ᵀ and b = L⁻¹ Σψ1Y. The GPLVM sums Ψ2 and Σψ1Y and whitens
 the totals. Regression, where ψ1 = K_mi and ψ2 = K_mi K_im, does so where K_mm is well conditioned; elsewhere it sums
 them whitened, as AAᵀ and AY with A = L⁻¹ K_mn, which keeps the digits that forming Ψ2 first would lose.
+
+In the bound `rows` each row has a trace term, of c_i = ‖A_i‖² or tr(L⁻¹ ψ2_i L⁻ᵀ). The first round sums it, and leaves
+with the rows their weights w_i = s d_i (1 − v_i); in the second, ∂F/∂c_i is by w_i/2 less than in Titsias' bound.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -13,7 +17,8 @@ import numpy as np
 
 from mpigp import native
 from mpigp.errors import InputError
-from mpigp.gp.bound import Bound, Group
+from mpigp.gp.bound import Bound, Group, TraceSums, bound, shrinkage, with_trace_sums
+from mpigp.gp.parameters import Globals
 from mpigp.kernels.backend import KernelBackend
 from mpigp.kernels.registry import DEFAULT, backend_of
 from mpigp.numerics.cholesky import Whitening, whiten
@@ -62,10 +67,12 @@ class Inducing:
     """The inducing points of one evaluation, in the order of their whitening and centered, with their gram matrix.
 
     signal_to_noise : β σ_f², which decides how much care the gradients need
+    whitened : regression's statistics and gradients are whitened, however well K_mm is conditioned
     factor : (m, m), multiplies ∂F/∂K_mm, entry by entry: K_mm itself, or one (`KernelBackend.factored`)
     """
 
-    def __init__(self, backend: KernelBackend, Z: Floats, alpha: Floats, jitter: float, signal_to_noise: float) -> None:
+    def __init__(self, backend: KernelBackend, Z: Floats, alpha: Floats, jitter: float, signal_to_noise: float,
+                 whitened: bool = False) -> None:  # fmt: skip
         center = backend.center(Z)
         Z = Z - center
         K = backend.covariance(Z, Z, alpha)
@@ -73,10 +80,11 @@ class Inducing:
         order = self.whitening.order
         self.Z = Z.take(order, axis=0)
         self.factor = K.take(order, 0).take(order, 1) if backend.factored else np.ones_like(K)
-        self.alpha = alpha
+        self.alpha, self.signal_to_noise = alpha, signal_to_noise
         smallest = self.whitening.L.item(-1)  # of the diagonal: the last, by the pivoting
-        self.unwhitened_gradient = signal_to_noise <= MAX_COND_UNWHITENED_GRADIENT * smallest**2
-        self.unwhitened_statistics = max(signal_to_noise, 1.0) <= MAX_COND_UNWHITENED_STATISTICS * smallest**2
+        kept, care = smallest**2, max(signal_to_noise, 1.0)  # digits, and how many are needed
+        self.unwhitened_gradient = not whitened and signal_to_noise <= MAX_COND_UNWHITENED_GRADIENT * kept
+        self.unwhitened_statistics = not whitened and care <= MAX_COND_UNWHITENED_STATISTICS * kept
         self.points = native.Kernel(self.Z, center, alpha)
 
     @cached_property
@@ -89,21 +97,28 @@ class Inducing:
         """The factor's root (m, m), entry by entry: ψ2's factor of Z alone."""
         return np.sqrt(self.factor)
 
+    @cached_property
+    def explained(self) -> Floats:
+        """The weights (m(m+1)/2,) of the pairs of ψ2_i, without its factor of Z alone, in c_i = tr(L⁻¹ ψ2_i L⁻ᵀ)."""
+        return 2 * native.pair_weights(np.eye(len(self.Z))[None], self.root_factor, self.inverse)[:, 0]
+
 
 class Statistics(NamedTuple):
     """The summed statistics, arguments of the bound: C (groups, m, m), b (m, d), KL; and the GPLVM's Ψ2 without its
-    factor of Z alone, packed (m(m+1)/2, groups), empty in regression."""
+    factor of Z alone, packed (m(m+1)/2, groups), empty in regression; and the trace sums of the bound `rows`."""
 
     C: Floats
     b: Floats
     KL: float
     pairs: Floats
+    trace_sums: TraceSums = TraceSums(0.0, 0.0)
 
 
 class Adjoints(NamedTuple):
     """The derivatives of the bound by the statistics, which are the weights of each rank's rows.
 
-    matrix : (m, m) in regression, or of ψ2's pairs (m(m+1)/2, groups) in the GPLVM
+    matrix : (m, m) in regression, or of ψ2's pairs (m(m+1)/2, groups) in the GPLVM; in the bound `rows` of the GPLVM
+        with a last column, which each row's w_i multiplies
     psi1Y : (m, d), ∂F/∂(Σψ1Y)
     fit : (m, d) with the residuals E = Y − Aᵀ fit of regression; used where not `Inducing.unwhitened_gradient`
     limit : a bound of Σ |∂F/∂ψ| ψ over all rows
@@ -116,21 +131,37 @@ class Adjoints(NamedTuple):
 
 
 class Model(ABC):
-    """One model: its sums over rows, and how they meet the bound."""
+    """One model: its sums over rows, and how they meet the bound, which is one of BOUNDS."""
 
     name: str
     divergence_sums: int  # the sums of KL among the statistics
 
-    def __init__(self, backend: KernelBackend | None = None) -> None:
+    def __init__(self, backend: KernelBackend | None = None, bound: str = "titsias") -> None:
         self.backend = backend_of(DEFAULT) if backend is None else backend
+        self.bound, self.by_rows = bound, bound == "rows"
+
+    def inducing(self, parameters: Globals, jitter: float) -> Inducing:
+        """Return the inducing points at these parameters."""
+        snr = parameters.beta * parameters.variance
+        return Inducing(self.backend, parameters.Z, parameters.alpha, jitter, snr, whitened=self.by_rows)
+
+    def evaluate_bound(self, summary: Statistics, groups: Sequence[Group], parameters: Globals) -> Bound:
+        """Return F and its derivatives; in the bound `rows` not those by each row's c_i."""
+        C, b, KL = summary[:3]
+        F = bound(C, b, groups, KL, parameters.variance, parameters.beta, self.bound)
+        return with_trace_sums(F, summary.trace_sums, parameters.variance, parameters.beta) if self.by_rows else F
 
     def statistics_scale(self, totals: Totals, m: int) -> Floats:
-        """Return the scales of the statistics' integers: Ψ2 (packed), Σψ1Y, KL. No ψ exceeds 1."""
+        """Return the scales of the statistics' integers: Ψ2 (packed), Σψ1Y, KL, and the trace sums of the bound `rows`.
+        No ψ exceeds 1, nor does a row's part of the trace sums for each of its outputs."""
         psi2 = np.broadcast_to(scale_for(float(totals.n)), m * (m + 1) // 2 * len(totals.groups))
-        return np.concatenate([psi2, np.tile(scale_for(totals.absolute_Y), m), [1.0, FINE][: self.divergence_sums]])
+        scale = np.concatenate([psi2, np.tile(scale_for(totals.absolute_Y), m), [1.0, FINE][: self.divergence_sums]])
+        trace_sums = len(TraceSums._fields) if self.by_rows else 0
+        return np.append(scale, np.tile(scale_for(float(totals.n * len(totals.absolute_Y))), trace_sums))
 
     def gradient_scale(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> Floats:
-        """Return the scales of the second round's integers: the gradients of Z and alpha.
+        """Return the scales of the second round's integers: the gradients of Z and alpha, regression's AE, and in the
+        bound `rows` Σ w_i ψ2_i (packed), where no w_i exceeds s d.
 
         As α → 0 nothing bounds their totals, so each chunk may have an equal share of the accumulators.
         """
@@ -139,7 +170,13 @@ class Model(ABC):
         m, q = inducing.Z.shape
         scale = np.empty((m + 1, q))
         scale[:m], scale[m] = of_one[:q], of_one[q:]
-        return scale.ravel()
+        tilted = scale_for(inducing.signal_to_noise * totals.n * len(totals.absolute_Y))
+        return np.concatenate([scale.ravel(), self.residual_scale(inducing, weights, totals),
+                               np.tile(tilted, m * (m + 1) // 2 if self.by_rows else 0)])  # fmt: skip
+
+    def residual_scale(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> Floats:
+        """Return the scales of AE (m, d), where regression sums it."""
+        return np.empty(0)
 
     def rounding(self, inducing: Inducing, signal_to_noise: float, numbers: int) -> float:
         """Return the error of F that comes of rounding, beyond its last digits, for so many `numbers` of Y."""
@@ -151,7 +188,7 @@ class Model(ABC):
 
     def whitens(self, inducing: Inducing) -> bool:
         """Return whether the rows' statistics are whitened, so that a larger jitter makes them smaller."""
-        return False
+        return self.by_rows
 
     @abstractmethod
     def summary(self, inducing: Inducing, accumulators: Integers, scale: Floats, d: int) -> Statistics:
@@ -178,13 +215,13 @@ class Model(ABC):
         """Add the gradients of Z and alpha through the part's rows; set those of mu and S."""
 
 
-def _by_gram(inducing: Inducing, bound: Bound) -> Floats:
-    """Return ∂F/∂K_mm ∘ factor (m, m) through L.
+def _by_gram(inducing: Inducing, by_L: Floats) -> Floats:
+    """Return ∂F/∂K_mm ∘ factor (m, m) through L, of by_L (m, m) = ∂F/∂C C + ½ ∂F/∂b bᵀ.
 
     K_mm enters C and b through L alone, and F does not change when L is turned by a rotation:
     ∂F/∂K_mm = −L⁻ᵀ (∂F/∂C C + ½ ∂F/∂b bᵀ) L⁻¹.
     """
-    return native.sandwiched(inducing.inverse, bound.by_L, -1.0) * inducing.factor
+    return native.sandwiched(inducing.inverse, by_L, -1.0) * inducing.factor
 
 
 def _absolute_residuals(fit: Floats, totals: Totals) -> Floats:
@@ -202,17 +239,18 @@ class Regression(Model):
         return not inducing.unwhitened_statistics
 
     def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
-        inverse = inducing.inverse if self.whitens(inducing) else None
-        return self.backend.regression_statistics(inducing.points, rows.native, inverse, part)
+        inverse, s = inducing.inverse if self.whitens(inducing) else None, inducing.signal_to_noise
+        return self.backend.regression_statistics(inducing.points, rows.native, inverse, s, part)
 
     def summary(self, inducing: Inducing, accumulators: Integers, scale: Floats, d: int) -> Statistics:
         m = len(inducing.Z)
         sums, pairs = from_accumulators(accumulators, scale), m * (m + 1) // 2
-        C, b = native.symmetric(sums[:pairs], m), sums[pairs:].reshape(m, d)
+        C, b = native.symmetric(sums[:pairs], m), sums[pairs : pairs + m * d].reshape(m, d)
+        trace_sums = TraceSums(*sums[-2:].tolist()) if self.by_rows else TraceSums(0.0, 0.0)
         if inducing.unwhitened_statistics:
             C = native.sandwiched(inducing.inverse, C, 1.0, transposed=True)
             b = native.solve(inducing.whitening.L, b)
-        return Statistics(C[None], b, 0.0, np.empty((0, 1)))
+        return Statistics(C[None], b, 0.0, np.empty((0, 1)), trace_sums)
 
     def weight_shape(self, m: int, groups: int) -> tuple[int, int]:
         return (m, m)
@@ -231,27 +269,33 @@ class Regression(Model):
         else:
             L_B = bound.L_B[0]
             CP_inverse = native.solve(L_B, native.solve(L_B, summary.C[0]), transposed=True).T
+            if self.bound == "sphere":  # v I − P⁻¹ in the place of I − P⁻¹
+                CP_inverse = CP_inverse - shrinkage(summary.C[0], totals.n, bound.s) / bound.s * np.eye(len(L))
             matrix = d * bound.s**2 * native.solve(L, CP_inverse, transposed=True)
             fit = bound.s * bound.g
             residuals = _absolute_residuals(fit, totals)
         limit = native.absolute_total(matrix, totals.n, psi1Y, residuals)
+        if self.by_rows:  # no w_i exceeds s d
+            limit += bound.s * d * totals.n * float(np.abs(inducing.inverse).sum())
         return Adjoints(matrix, psi1Y, fit, limit)
 
-    def gradient_scale(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> Floats:
-        scale = super().gradient_scale(inducing, weights, totals)
+    def residual_scale(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> Floats:
         if inducing.unwhitened_gradient:
-            return scale
+            return np.empty(0)
         residuals = scale_for(_absolute_residuals(weights.fit, totals) * totals.all_chunks)
-        return np.append(scale, np.tile(residuals, len(inducing.Z)))
+        return np.tile(residuals, len(inducing.Z))
 
     def gram_weights(self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints,
                      rest: Floats) -> Floats:  # fmt: skip
         # ∂F/∂K_mm = −½ (N C + p (AE)ᵀ) L⁻¹. This nearly cancels the rows' part, so it must round as that did: the same
-        # N and p, AE summed over the rows, and not made symmetric.
+        # N and p, AE summed over the rows, and not made symmetric. In the bound `rows` ∂F/∂K_mi loses w_i L⁻ᵀA_i.
         if inducing.unwhitened_gradient:
-            return _by_gram(inducing, bound)
-        AE = rest.reshape(weights.psi1Y.shape)
+            return _by_gram(inducing, bound.by_L)
+        m, d = weights.psi1Y.shape
+        AE = rest[: m * d].reshape(m, d)
         inner = weights.matrix @ summary.C[0] + weights.psi1Y @ AE.T
+        if self.by_rows:
+            inner -= inducing.inverse.T @ native.symmetric(rest[m * d :], m)
         by_K = -0.5 * native.solve(inducing.whitening.L, inner.T, transposed=True).T
         return np.ascontiguousarray(by_K * inducing.factor)
 
@@ -271,29 +315,43 @@ class GPLVM(Model):
         return ROUNDING * signal_to_noise * numbers / inducing.whitening.L.item(-1) ** 2
 
     def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
-        return self.backend.gplvm_statistics(inducing.points, rows.native, part)
+        explained, s = inducing.explained if self.by_rows else None, inducing.signal_to_noise
+        return self.backend.gplvm_statistics(inducing.points, rows.native, explained, s, part)
 
     def summary(self, inducing: Inducing, accumulators: Integers, scale: Floats, d: int) -> Statistics:
-        m = len(inducing.Z)
-        sums, psi2_sums = from_accumulators(accumulators, scale), len(accumulators) - m * d - 2
+        m, trace_sums = len(inducing.Z), TraceSums(0.0, 0.0)
+        sums = from_accumulators(accumulators, scale)
+        if self.by_rows:
+            sums, trace_sums = sums[:-2], TraceSums(*sums[-2:].tolist())
+        psi2_sums = len(sums) - m * d - 2
         L, pairs = inducing.whitening.L, sums[:psi2_sums].reshape(m * (m + 1) // 2, -1)
         C = native.whitened(pairs, inducing.root_factor, L)
-        return Statistics(C, native.solve(L, sums[psi2_sums:-2].reshape(m, d)), float(sums[-2] + sums[-1]), pairs)
+        b, KL = native.solve(L, sums[psi2_sums:-2].reshape(m, d)), float(sums[-2] + sums[-1])
+        return Statistics(C, b, KL, pairs, trace_sums)
 
     def weight_shape(self, m: int, groups: int) -> tuple[int, int]:
-        return (m * (m + 1) // 2, groups)
+        return (m * (m + 1) // 2, groups + self.by_rows)
 
     def weights(self, inducing: Inducing, summary: Statistics, bound: Bound, totals: Totals) -> Adjoints:
         psi1Y = native.solve(inducing.whitening.L, bound.by_b, transposed=True)
         matrix = native.pair_weights(bound.by_C, inducing.root_factor, inducing.inverse)
         limit = native.absolute_total(matrix, 2 * totals.n, psi1Y, totals.absolute_Y)
+        if self.by_rows:  # ∂F/∂c_i = −w_i/2, and each pair counts twice; no w_i exceeds s d
+            by_rows = -0.25 * inducing.explained
+            matrix = np.column_stack([matrix, by_rows])
+            limit += 2 * totals.n * bound.s * len(totals.absolute_Y) * float(np.abs(by_rows).sum())
         return Adjoints(matrix, psi1Y, np.zeros(psi1Y.shape), limit)
 
     def gram_weights(self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints,
                      rest: Floats) -> Floats:  # fmt: skip
-        by_gram = _by_gram(inducing, bound)
+        by_L, pairs = bound.by_L, summary.pairs
+        if self.by_rows:  # Σ w_i ψ2_i, as ∂F/∂c_i = −w_i/2
+            tilted = rest[:, None]
+            by_L = by_L - 0.5 * native.whitened(tilted, inducing.root_factor, inducing.whitening.L)[0]
+            pairs = np.column_stack([pairs, tilted])
+        by_gram = _by_gram(inducing, by_L)
         if self.backend.factored:
-            native.add_through_pairs(by_gram, weights.matrix, summary.pairs)
+            native.add_through_pairs(by_gram, weights.matrix, pairs)
         return by_gram
 
     def add_gradient(self, inducing: Inducing, weights: Adjoints, rows: Block, part: Part) -> int:
@@ -305,9 +363,9 @@ class GPLVM(Model):
 MODELS: dict[str, Model] = {model.name: model for model in (Regression(), GPLVM())}
 
 
-def model_of(name: str, kernel: str = DEFAULT) -> Model:
-    """Return the model of this name with the kernel of that; a kernel that cannot serve it is refused."""
+def model_of(name: str, kernel: str = DEFAULT, bound: str = "titsias") -> Model:
+    """Return the model of this name with this kernel and bound; a kernel that cannot serve it is refused."""
     backend = backend_of(kernel)
     if name == GPLVM.name and not backend.latent:
         raise InputError(f"is {kernel!r}, which has no psi statistics: it serves regression alone")
-    return type(MODELS[name])(backend)
+    return type(MODELS[name])(backend, bound)

@@ -27,6 +27,9 @@ class KernelBackend(Protocol):
     Methods that add to a part's accumulators return how many sums overflowed. Symmetric matrices are packed: the lower
     triangle, m(m+1)/2 pairs.
 
+    In the bound `rows` each row has a trace term: the statistics sum it, and set its weight w_i in
+    `rows.trace_weights`, which the gradient reads (`mpigp.gp.bound.TraceSums`, with s = β σ_f²). Else these are None.
+
     name : as `--kernel` takes it
     latent : whether it has ψ statistics, which the GPLVM and uncertain inputs need
     factored : whether derivatives hold K as a factor. If so ψ2 is summed without K^½ of its pairs, and weights of pairs
@@ -55,28 +58,36 @@ class KernelBackend(Protocol):
     def gradient_sums(self, accumulators: Integers, scale: Floats) -> Floats:
         """Return the sums of the second round from their accumulators."""
 
-    def regression_statistics(self, points: Points, rows: Rows, inverse: Floats | None, part: Part) -> int:
-        """Add AAᵀ (packed) and AY (m, d), A = L⁻¹K with `inverse` and A = K without."""
+    def regression_statistics(self, points: Points, rows: Rows, inverse: Floats | None, s: float, part: Part) -> int:
+        """Add AAᵀ (packed) and AY (m, d), A = L⁻¹K with `inverse` and A = K without.
+
+        Where rows have trace weights, also the trace sums (2,), of c_i = ‖A_i‖².
+        """
 
     def regression_gradient(self, points: Points, rows: Rows, inverse: Floats | None, matrix: Floats, psi1Y: Floats,
                             fit: Floats, part: Part) -> int:  # fmt: skip
         """Add the gradients of Z (m, q) and alpha (q,) through K_mn, and with `inverse` AE (m, d).
 
-        ∂F/∂K = matrix A + psi1Y Eᵀ, E = Y − Aᵀ fit, with `inverse`; matrix K + psi1Y Yᵀ without.
+        ∂F/∂K = matrix A + psi1Y Eᵀ, E = Y − Aᵀ fit, with `inverse`; matrix K + psi1Y Yᵀ without. Where rows have trace
+        weights w_i, it loses L⁻ᵀ A_i w_i, and Σ w_i A_i A_iᵀ (packed) is added last.
         """
 
     def regression_moments(self, points: Points, rows: Rows, span: Span, factor: Floats, weights: Floats, mean: Floats,
                            explained: Floats) -> None:  # fmt: skip
         """Set mean (n, d) = K weights and explained (n,) = |factor K|², of a lower triangular factor (m, m)."""
 
-    def gplvm_statistics(self, points: Points, rows: Rows, part: Part) -> int:
-        """Add Σψ2 of each group (packed, groups), Σψ1Y (m, d) and KL (whole nats, the remainder)."""
+    def gplvm_statistics(self, points: Points, rows: Rows, explained: Floats | None, s: float, part: Part) -> int:
+        """Add Σψ2 of each group (packed, groups), Σψ1Y (m, d) and KL (whole nats, the remainder).
+
+        Where rows have trace weights, also the trace sums (2,), of c_i = Σ explained (pairs,) ψ2_i.
+        """
 
     def gplvm_gradient(self, points: Points, rows: Rows, matrix: Floats, psi1Y: Floats, by_mu: Floats, by_S: Floats,
                        part: Part) -> int:  # fmt: skip
         """Add the gradients of Z (m, q) and alpha (q,), and set those of mu and S (n, q).
 
         matrix : (pairs, groups), each pair counts twice.   psi1Y : (m, d)
+        Where rows have trace weights, a last column of the matrix is for them, and Σψ2 with these weights is added too.
         """
 
     def gplvm_bounds(self, points: Points, rows: Rows, span: Span, matrix: Floats, psi1Y: Floats,

@@ -24,21 +24,24 @@ BLOCK = 2**16  # numbers of ψ2 that are made at a time
 
 
 class _Block(NamedTuple):
-    """Some rows of a chunk: where they are, mu (k, q), S (k, q) or None, Y (k, d), observed (k, groups) or None."""
+    """Some rows of a chunk: where they are, mu (k, q), S (k, q) or None, Y (k, d), observed (k, groups) or None, and
+    trace weights (k,) or None."""
 
     where: slice
     mu: Floats
     S: Floats | None
     Y: Floats
     observed: Floats | None
+    trace_weights: Floats | None
 
 
 def _cut(rows: Rows, start: int, stop: int, size: int) -> Iterator[_Block]:
     """Yield the rows [start, stop) in blocks of at most `size`."""
     for first in range(start, stop, size):
         where = slice(first, min(stop, first + size))
-        S, observed = (None if each is None else each[where] for each in (rows.S, rows.observed))
-        yield _Block(where, rows.mu[where], S, rows.Y[where], observed)
+        some = rows.S, rows.observed, rows.trace_weights
+        S, observed, trace_weights = (None if each is None else each[where] for each in some)
+        yield _Block(where, rows.mu[where], S, rows.Y[where], observed, trace_weights)
 
 
 def _blocks(rows: Rows, part: Part | Span, size: int | None = None) -> Iterator[_Block]:
@@ -74,6 +77,21 @@ def _divergence(mu: Floats, S: Floats) -> Floats:
     return 0.5 * (S + mu * mu - np.log(S) - 1).sum(axis=1)
 
 
+def _trace_terms(rows: Rows, where: slice, s: float, c: Floats) -> Floats:
+    """Set the trace weights of rows from their c (k,), and return the trace sums (2,): native/trace.h has formulas."""
+    y, d = 1 - c, rows.outputs[where]
+    x = np.maximum(s * y, 0.0)
+    rows.trace_weights[where] = s * d * (x / (1 + x))
+    values = np.where(x > 0, np.log1p(x) / (s or 1.0), y)
+    return np.array([(d * values).sum(), (d * y / (1 + x)).sum()])
+
+
+def _counts(block: _Block) -> Floats:
+    """Return the weights (k, groups) of rows in the sums of ψ2, the trace weight last where they have one."""
+    counts = np.ones((len(block.mu), 1)) if block.observed is None else block.observed
+    return counts if block.trace_weights is None else np.column_stack([counts, block.trace_weights])
+
+
 def _pair_weights(matrix: Floats, m: int) -> Floats:
     """Return symmetric weights (groups, m, m) from those of pairs (pairs, groups), each of which counts twice."""
     weights = np.stack([native.symmetric(np.ascontiguousarray(column), m) for column in matrix.T])
@@ -83,9 +101,9 @@ def _pair_weights(matrix: Floats, m: int) -> Floats:
 
 def _row_weights(weights: Floats, block: _Block) -> Floats:
     """Return the weights (k, m, m) of each row's ψ2, from those of its groups (groups, m, m)."""
-    if block.observed is None:
+    if len(weights) == 1:
         return np.broadcast_to(weights[0], (len(block.mu), *weights[0].shape))
-    return np.tensordot(block.observed, weights, 1)
+    return np.tensordot(_counts(block), weights, 1)
 
 
 class NumpyBackend:
@@ -115,28 +133,35 @@ class NumpyBackend:
     def gradient_sums(self, accumulators: Integers, scale: Floats) -> Floats:
         return from_superaccumulators(accumulators.reshape(-1, DIGITS))
 
-    def regression_statistics(self, points: Points, rows: Rows, inverse: Floats | None, part: Part) -> int:
+    def regression_statistics(self, points: Points, rows: Rows, inverse: Floats | None, s: float, part: Part) -> int:
         overflows, lower = 0, np.tril_indices(len(points.Z))
         for chunk in _blocks(rows, part):
             K = self.covariance(points.Z, chunk.mu, points.alpha)
             A = K if inverse is None else inverse @ K
-            overflows += _add(part, (A @ A.T)[lower], A @ chunk.Y)
+            sums = [(A @ A.T)[lower], A @ chunk.Y]
+            if chunk.trace_weights is not None:
+                sums.append(_trace_terms(rows, chunk.where, s, (A * A).sum(axis=0)))
+            overflows += _add(part, *sums)
         return overflows
 
     def regression_gradient(self, points: Points, rows: Rows, inverse: Floats | None, matrix: Floats, psi1Y: Floats,
                             fit: Floats, part: Part) -> int:  # fmt: skip
-        overflows = 0
+        overflows, lower = 0, np.tril_indices(len(points.Z))
         for chunk in _blocks(rows, part):
-            K, residual_sums = self.covariance(points.Z, chunk.mu, points.alpha), []
+            K, sums = self.covariance(points.Z, chunk.mu, points.alpha), []
             if inverse is None:
                 by_K = matrix @ K + psi1Y @ chunk.Y.T
             else:
                 A = inverse @ K
                 E = chunk.Y - A.T @ fit
-                by_K, residual_sums = matrix @ A + psi1Y @ E.T, [A @ E]
+                by_K, sums = matrix @ A + psi1Y @ E.T, [A @ E]
+                if chunk.trace_weights is not None:
+                    weighted = chunk.trace_weights * A
+                    by_K -= inverse.T @ weighted
+                    sums.append((weighted @ A.T)[lower])
             with np.errstate(all="ignore"):
                 by_Z, by_alpha = self.kernel.covariance_gradient(points.Z, chunk.mu, points.alpha, by_K)
-            overflows += _add_exactly(part, by_Z, by_alpha, *residual_sums)
+            overflows += _add_exactly(part, by_Z, by_alpha, *sums)
         return overflows
 
     def regression_moments(self, points: Points, rows: Rows, span: Span, factor: Floats, weights: Floats, mean: Floats,
@@ -169,34 +194,40 @@ class NumpyBackend:
             by_Z, by_alpha, by_mu, by_S = (one + other for one, other in zip(first, second, strict=True))
             return [by_Z, by_alpha, by_mu - block.mu, by_S - 0.5 * (1 - 1 / arguments[2])]
 
-    def gplvm_statistics(self, points: Points, rows: Rows, part: Part) -> int:
+    def gplvm_statistics(self, points: Points, rows: Rows, explained: Floats | None, s: float, part: Part) -> int:
         m, d, overflows = len(points.Z), rows.Y.shape[1], 0
         row, column = np.tril_indices(m)
         for chunk in _blocks(rows, part):
             psi2, psi1Y = np.zeros((1 if rows.observed is None else rows.observed.shape[1], m, m)), np.zeros((m, d))
+            c = []
             for block in _cut(rows, chunk.where.start, chunk.where.stop, _block_rows(m)):
                 psi1_rows, psi2_rows = self._psi(points, block)
-                counts = np.ones((len(psi2_rows), 1)) if block.observed is None else block.observed
-                psi2 += np.tensordot(counts, psi2_rows, (0, 0))
+                psi2 += np.tensordot(_counts(block._replace(trace_weights=None)), psi2_rows, (0, 0))
                 psi1Y += psi1_rows.T @ block.Y
+                if explained is not None:
+                    c.append(psi2_rows[:, row, column] @ explained)
             with np.errstate(all="ignore"):
                 nats = _divergence(chunk.mu, rows.S[chunk.where]).sum()
-            overflows += _add(part, psi2[:, row, column].T, psi1Y, np.array([np.rint(nats), nats - np.rint(nats)]))
+                trace_sums = [_trace_terms(rows, chunk.where, s, np.concatenate(c))] if c else []
+            divergence = np.array([np.rint(nats), nats - np.rint(nats)])
+            overflows += _add(part, psi2[:, row, column].T, psi1Y, divergence, *trace_sums)
             overflows += not nats < MOST / rows.all_chunks  # nothing bounds the total
         return overflows
 
     def gplvm_gradient(self, points: Points, rows: Rows, matrix: Floats, psi1Y: Floats, by_mu: Floats, by_S: Floats,
                        part: Part) -> int:  # fmt: skip
         m, overflows = len(points.Z), 0
-        weights = _pair_weights(matrix, m)
+        weights, lower = _pair_weights(matrix, m), np.tril_indices(m)
         for chunk in _blocks(rows, part):
-            by_Z, by_alpha = np.zeros_like(points.Z), np.zeros_like(points.alpha)
+            by_Z, by_alpha, tilted = np.zeros_like(points.Z), np.zeros_like(points.alpha), np.zeros((m, m))
             for block in _cut(rows, chunk.where.start, chunk.where.stop, _block_rows(m)):
                 gradients = self._psi_gradient(points, block, block.Y @ psi1Y.T, _row_weights(weights, block))
                 by_Z += gradients[0]
                 by_alpha += gradients[1]
                 by_mu[block.where], by_S[block.where] = gradients[2:]
-            overflows += _add_exactly(part, by_Z, by_alpha)
+                if block.trace_weights is not None:
+                    tilted += np.tensordot(block.trace_weights, self._psi(points, block)[1], 1)
+            overflows += _add_exactly(part, by_Z, by_alpha, *([] if rows.trace_weights is None else [tilted[lower]]))
         return overflows
 
     def gplvm_bounds(self, points: Points, rows: Rows, span: Span, matrix: Floats, psi1Y: Floats,

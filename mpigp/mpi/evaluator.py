@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpigp import native
-from mpigp.gp.bound import Bound, Group, bound, largest_bound
+from mpigp.gp.bound import Bound, Group, largest_bound
 from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import Adjoints, Block, Inducing, Model, Statistics
 from mpigp.mpi.communicator import check_alike
@@ -66,6 +66,7 @@ class Evaluator:
         self.threads = threads
         self.phases = Timers()
         self.statistics_scale = model.statistics_scale(rows, m)
+        rows.have_trace_terms(model.by_rows)
         self.last: tuple[Inducing, Master] | None = None  # of the last evaluation, on rank 0
         self.workers = Workers(threads, native.workspace(m, q, self.d, len(rows.groups), len(rows.groups)))
 
@@ -86,9 +87,7 @@ class Evaluator:
     def _evaluate(self, parameters: Globals | None, jitter: float) -> Evaluation:
         parameters, jitter = self._broadcast_parameters(parameters, jitter)
         with self.phases("statistics"):
-            snr = parameters.beta * parameters.variance
-            # It fails on all ranks, or on none.
-            inducing = Inducing(self.model.backend, parameters.Z, parameters.alpha, jitter, snr)
+            inducing = self.model.inducing(parameters, jitter)  # it fails on all ranks, or on none
             sums = self._sum_statistics(inducing)
         self._allreduce(sums)
         self.rows.check_unchanged(self.comm)
@@ -110,7 +109,8 @@ class Evaluator:
             totals = self.model.backend.gradient_sums(sums[:-1], scale)
             gradient = None if master is None else self._gradient(inducing, master, totals)
         self.last = None if master is None else (inducing, master)
-        return Evaluation(value, gradient, jitter, self.model.rounding(inducing, snr, self.rows.n * self.d))
+        rounding = self.model.rounding(inducing, parameters.beta * parameters.variance, self.rows.n * self.d)
+        return Evaluation(value, gradient, jitter, rounding)
 
     def _broadcast_parameters(self, parameters: Globals | None, jitter: float) -> tuple[Globals, float]:
         """Return rank 0's parameters and jitter, on every rank."""
@@ -142,7 +142,7 @@ class Evaluator:
             return None
         summary, groups = self._summary(inducing, sums[:-1])
         try:
-            F = bound(summary.C, summary.b, groups, summary.KL, parameters.variance, parameters.beta)
+            F = self.model.evaluate_bound(summary, groups, parameters)
             if F.value > largest_bound(groups, parameters.beta):
                 return None
             return Master(summary, F, self.model.weights(inducing, summary, F, self.rows))

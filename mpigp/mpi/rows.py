@@ -79,6 +79,7 @@ class Rows:
     lowest, highest : (q,), the ends of mu over all ranks, as it was given
     groups : the outputs, in groups that the same rows have: one, unless entries are missing
     absolute_Y : (d,), Σ|Y_i| over all ranks, which bounds Σψ1Y
+    trace_weights : (rows,), of the trace terms that rows have in the bound `rows`; None in others
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Rows:
         self.Y: Any = Y
         self.chunk, self.all_chunks = chunk_rows(n), chunk_count(n)
         self._observed = None if patterns is None else patterns.observed
+        self.trace_weights: Floats | None = None
         self.gradients = {} if S is None else {"mu": np.zeros_like(S), "S": np.zeros_like(S)}
         self._whole = None if isinstance(Y, Stream) else next(self._blocks())
         outputs = DistributedRows(comm, n, Y)
@@ -103,6 +105,15 @@ class Rows:
     def blocks(self) -> Iterator[Block]:
         """Return the rows in blocks: one, unless they are streamed."""
         return self._blocks() if self._whole is None else iter([self._whole])
+
+    def have_trace_terms(self, wanted: bool) -> None:
+        """Let each row have a trace term, as the bound `rows` needs it, or none."""
+        self.trace_weights = np.zeros(len(self.Y)) if wanted else None
+        if wanted:
+            sizes = np.array([len(group.outputs) for group in self.groups], np.float64)
+            self._outputs = np.full(len(self.Y), sizes.sum()) if self._observed is None else self._observed @ sizes
+        if self._whole is not None:
+            self._whole = next(self._blocks())
 
     def check_unchanged(self, comm: Comm) -> None:
         """Refuse streamed rows whose file has changed. Collective; costs nothing where rows are in memory."""
@@ -120,6 +131,7 @@ class Rows:
         for first, (mu, Y) in blocks(self.mu, self.Y):
             here = slice(first, first + len(Y))
             S = None if self.S is None else self.S[here]
-            rows = native.Rows(mu, S, Y, self.chunk, self.all_chunks, self._observed)
+            terms = () if self.trace_weights is None else (self._outputs[here], self.trace_weights[here])
+            rows = native.Rows(mu, S, Y, self.chunk, self.all_chunks, self._observed, *terms)
             gradients = {name: values[here] for name, values in self.gradients.items()}
             yield Block(rows, -(-len(Y) // self.chunk), gradients)

@@ -97,7 +97,7 @@ cdef void clear_above(double[:, ::1] L) noexcept:
 # The bound
 
 
-def group_bound(C, b, double n, double YY, double variance, double beta):
+def group_bound(C, b, double n, double YY, double variance, double beta, bint trace_term=True):
     """Return the term of F of a group of outputs, and its derivatives: mpigp.gp.bound.group_bound has the formulas.
 
     value, ∂F/∂C, ∂F/∂b, ∂F/∂C C + ½ ∂F/∂b bᵀ, ∂F/∂variance, ∂F/∂beta, L_B, g, s; None where they have no value
@@ -133,7 +133,7 @@ def group_bound(C, b, double n, double YY, double variance, double beta):
     with nogil:
         solve_in_place(L_B, g, True)
 
-    # ∂F/∂P = d/2 (I − P⁻¹) − βs/2 g gᵀ
+    # ∂F/∂P = d/2 (I − P⁻¹) − βs/2 g gᵀ, of which d/2 I is the trace term's
     derivative = factor_P.copy()
     cdef double[:, ::1] by_P = derivative
     with nogil:
@@ -143,19 +143,22 @@ def group_bound(C, b, double n, double YY, double variance, double beta):
             return None
         for j in range(i + 1):
             by_P[i, j] *= -0.5 * d
-        by_P[i, i] += 0.5 * d
+        if trace_term:
+            by_P[i, i] += 0.5 * d
     factor = -0.5 * beta * s
     with nogil:
         dsyrk(&UPPER, &TRANSPOSED, &m, &d, &factor, &g[0, 0], &d, &ONE, &by_P[0, 0], &m)
-    by_s = 0.5 * beta * cc - 0.5 * n * d
+    by_s = 0.5 * beta * cc - (0.5 * n * d if trace_term else 0.0)
     for i in range(m):
         for j in range(i):
             by_P[j, i] = by_P[i, j]
             by_s += 2 * by_P[i, j] * C_[i, j]
         by_s += by_P[i, i] * C_[i, i]
+        if not trace_term:
+            by_P[i, i] += 0.5 * d
 
-    value = (0.5 * n * d * log(beta / (2 * M_PI)) - d * log_det - 0.5 * beta * YY - 0.5 * s * d * (n - trace)
-             + 0.5 * beta * s * cc)
+    value = (0.5 * n * d * log(beta / (2 * M_PI)) - d * log_det - 0.5 * beta * YY
+             - (0.5 * s * d * (n - trace) if trace_term else 0.0) + 0.5 * beta * s * cc)
     by_beta = 0.5 * n * d / beta - 0.5 * YY + 0.5 * s * cc + variance * by_s
     if not isfinite(value):
         return None

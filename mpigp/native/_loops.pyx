@@ -14,7 +14,8 @@ cdef extern from "loops.h":  # C checks the parameters of the loops
     const double FINE_SCALE "FINE"
     ctypedef struct rows_t:
         int64_t n, d, chunk, all_chunks, groups
-        const double *mu, *S, *Y, *observed
+        const double *mu, *S, *Y, *observed, *outputs
+        double *trace_weights
     ctypedef struct rbf_t:
         int64_t m, q
         const double *Z, *center, *alpha
@@ -65,15 +66,18 @@ cdef class Rows:
     """The rows of a rank: mu (n, q), S (n, q) or None, Y (n, d), in chunks of `chunk` rows; all ranks have `all_chunks`.
 
     observed : (n, groups) or None, the weight of each row in each group of ψ2's sums
+    outputs, trace_weights : (n,) or None, where each row has a trace term (trace.h): how many outputs a row has, and the
+        weight of its term, which the statistics set and the gradient reads
     """
 
     cdef rows_t r
-    cdef readonly object mu, S, Y, observed
+    cdef readonly object mu, S, Y, observed, outputs, trace_weights
     cdef readonly int64_t chunk, all_chunks
     cdef int64_t q
 
     def __init__(self, const double[:, ::1] mu not None, const double[:, ::1] S, const double[:, ::1] Y not None,
-                 int64_t chunk, int64_t all_chunks, const double[:, ::1] observed=None):
+                 int64_t chunk, int64_t all_chunks, const double[:, ::1] observed=None,
+                 const double[::1] outputs=None, double[::1] trace_weights=None):
         cdef int64_t n = mu.shape[0], groups = 1 if observed is None else observed.shape[1]
         check_matrix("Y", Y, n, Y.shape[1])
         if chunk < 1 or all_chunks < 1:
@@ -82,12 +86,18 @@ cdef class Rows:
         self.q = mu.shape[1]
         self.r.n, self.r.d, self.r.chunk, self.r.all_chunks, self.r.groups = n, Y.shape[1], chunk, all_chunks, groups
         self.r.mu, self.r.Y, self.r.S, self.r.observed = &mu[0, 0], &Y[0, 0], NULL, NULL
+        self.r.outputs, self.r.trace_weights = NULL, NULL
         if S is not None:
             check_matrix("S", S, n, mu.shape[1])
             self.S, self.r.S = np.asarray(S), &S[0, 0]
         if observed is not None:
             check_matrix("observed", observed, n, groups)
             self.observed, self.r.observed = np.asarray(observed), &observed[0, 0]
+        if trace_weights is not None:
+            check_vector("outputs", outputs, n)
+            check_vector("trace_weights", trace_weights, n)
+            self.outputs, self.trace_weights = np.asarray(outputs), np.asarray(trace_weights)
+            self.r.outputs, self.r.trace_weights = &outputs[0], &trace_weights[0]
 
 
 # The work of one thread. `span` is (first, last, space): the chunks [first, last), and the workspace. `part` is
@@ -136,25 +146,37 @@ cdef const double *whitening(Kernel kernel, const double[:, ::1] inverse) except
     return &inverse[0, 0]
 
 
-def regression_statistics(Kernel kernel not None, Rows rows not None, const double[:, ::1] inverse, part):
-    """Add AAᵀ (packed lower triangle) and AY (m, d), A = L⁻¹K with `inverse` and A = K without."""
-    cdef part_t p = adding(kernel, rows, part, pairs_of(kernel) + kernel.k.m * rows.r.d, 1)
+def regression_statistics(Kernel kernel not None, Rows rows not None, const double[:, ::1] inverse, double s, part):
+    """Add AAᵀ (packed lower triangle) and AY (m, d), A = L⁻¹K with `inverse` and A = K without.
+
+    Where rows have trace weights, set them, and add the trace sums (2,): trace.h has the formulas.
+    """
+    cdef bint by_rows = rows.r.trace_weights != NULL
+    cdef part_t p = adding(kernel, rows, part, pairs_of(kernel) + kernel.k.m * rows.r.d + 2 * by_rows, 1)
     cdef const double *L_inverse = whitening(kernel, inverse)
     cdef int64_t overflows
+    if by_rows:
+        check_matrix("inverse", inverse, kernel.k.m, kernel.k.m)
     with nogil:
-        overflows = loops.regression_statistics(&kernel.k, &rows.r, &p, L_inverse)
+        overflows = loops.regression_statistics(&kernel.k, &rows.r, &p, L_inverse, s)
     return overflows
 
 
 def regression_gradient(Kernel kernel not None, Rows rows not None, const double[:, ::1] inverse,
                         const double[:, ::1] weight, const double[:, ::1] weight_psi1Y, const double[:, ::1] fit, part):
-    """Add the gradients of Z (m, q) and alpha (q,) through ∂F/∂K, and with `inverse` AE (m, d): regression.c has the formula."""
+    """Add the gradients of Z (m, q) and alpha (q,) through ∂F/∂K, and with `inverse` AE (m, d): regression.c has the formula.
+
+    Where rows have trace weights, ΣA_iA_iᵀ with these weights (packed) is added too.
+    """
     cdef int64_t m = kernel.k.m, q = kernel.k.q, d = rows.r.d, overflows
-    cdef part_t p = adding(kernel, rows, part, m * q + q + (0 if inverse is None else m * d), 2)
+    cdef int64_t tilted = pairs_of(kernel) if rows.r.trace_weights != NULL else 0
+    cdef part_t p = adding(kernel, rows, part, m * q + q + (0 if inverse is None else m * d) + tilted, 2)
     cdef const double *L_inverse = whitening(kernel, inverse)
     check_matrix("weight", weight, m, m)
     check_matrix("weight_psi1Y", weight_psi1Y, m, d)
     check_matrix("fit", fit, m, d)
+    if rows.r.trace_weights != NULL:
+        check_matrix("inverse", inverse, m, m)
     with nogil:
         overflows = loops.regression_gradient(&kernel.k, &rows.r, &p, L_inverse, &weight[0, 0], &weight_psi1Y[0, 0],
                                               &fit[0, 0])
@@ -174,13 +196,22 @@ def regression_moments(Kernel kernel not None, Rows rows not None, span, const d
         loops.regression_moments(&kernel.k, &rows.r, &p, &factor[0, 0], &weights[0, 0], d, &mean[0, 0], &explained[0])
 
 
-def gplvm_statistics(Kernel kernel not None, Rows rows not None, part):
-    """Add Σψ2 (packed lower triangle, without its factor of Z alone), Σψ1Y and KL (whole nats, the remainder)."""
-    cdef int64_t groups = rows.r.groups, overflows
-    cdef part_t p = adding(kernel, rows, part, pairs_of(kernel) * groups + kernel.k.m * rows.r.d + 2, 1, groups)
+def gplvm_statistics(Kernel kernel not None, Rows rows not None, const double[::1] explained, double s, part):
+    """Add Σψ2 (packed lower triangle, without its factor of Z alone), Σψ1Y and KL (whole nats, the remainder).
+
+    Where rows have trace weights, set them, and add the trace sums (2,): trace.h has the formulas, and a row's c is the sum
+    of explained (pairs,) ψ2.
+    """
+    cdef bint by_rows = rows.r.trace_weights != NULL
+    cdef int64_t groups = rows.r.groups, sums = pairs_of(kernel) * groups + kernel.k.m * rows.r.d + 2, overflows
+    cdef part_t p = adding(kernel, rows, part, sums + 2 * by_rows, 1, groups)
+    cdef const double *weights = NULL
     check_matrix("S", rows.S, rows.r.n, kernel.k.q)
+    if by_rows:
+        check_vector("explained", explained, pairs_of(kernel))
+        weights = &explained[0]
     with nogil:
-        overflows = loops.gplvm_statistics(&kernel.k, &rows.r, &p)
+        overflows = loops.gplvm_statistics(&kernel.k, &rows.r, &p, weights, s)
     return overflows
 
 
@@ -188,7 +219,7 @@ cdef int check_gplvm(Kernel kernel, Rows rows, const double[:, ::1] weight_psi2,
                      const double[:, ::1] grad_mu, const double[:, ::1] grad_S) except -1:
     cdef int64_t n = rows.r.n, q = kernel.k.q
     check_matrix("S", rows.S, n, q)
-    check_matrix("weight_psi2", weight_psi2, pairs_of(kernel), rows.r.groups)
+    check_matrix("weight_psi2", weight_psi2, pairs_of(kernel), rows.r.groups + (rows.r.trace_weights != NULL))
     check_matrix("weight_psi1Y", weight_psi1Y, kernel.k.m, rows.r.d)
     check_matrix("grad_mu", grad_mu, n, q)
     return check_matrix("grad_S", grad_S, n, q)
@@ -196,8 +227,12 @@ cdef int check_gplvm(Kernel kernel, Rows rows, const double[:, ::1] weight_psi2,
 
 def gplvm_gradient(Kernel kernel not None, Rows rows not None, const double[:, ::1] weight_psi2,
                    const double[:, ::1] weight_psi1Y, double[:, ::1] grad_mu, double[:, ::1] grad_S, part):
-    """Add the gradients of Z (m, q) and alpha (q,), and set those of mu and S (n, q); weight_psi2 is (pairs, groups)."""
-    cdef part_t p = adding(kernel, rows, part, kernel.k.m * kernel.k.q + kernel.k.q, 2)
+    """Add the gradients of Z (m, q) and alpha (q,), and set those of mu and S (n, q); weight_psi2 is (pairs, groups).
+
+    Where rows have trace weights, weight_psi2 has a last column for them, and Σψ2 with these weights (pairs,) is added.
+    """
+    cdef int64_t sums = kernel.k.m * kernel.k.q + kernel.k.q + (pairs_of(kernel) if rows.r.trace_weights != NULL else 0)
+    cdef part_t p = adding(kernel, rows, part, sums, 2)
     cdef int64_t overflows
     check_gplvm(kernel, rows, weight_psi2, weight_psi1Y, grad_mu, grad_S)
     with nogil:

@@ -30,6 +30,6 @@ int64_t workspace(int64_t m, int64_t q, int64_t d, int64_t groups, int64_t matri
     const int64_t rows = 64;          /* a block */
     const int64_t places = m + 2 * 8; /* a row of m numbers, padded in any build */
     const int64_t arrays = 40;        /* more than any function takes, each with 80 doubles to round up and to skew */
-    return rows * (5 * places + 14 * q + 2 * d + 2 * groups + 32) + places * ((2 + matrices) * m + 5 * d + 17 * q + 32) +
+    return rows * (5 * places + 14 * q + 2 * d + 2 * groups + 32) + places * ((3 + matrices) * m + 5 * d + 17 * q + 32) +
            16 * q + 80 * arrays;
 }

@@ -1,13 +1,15 @@
 /* The sums of the Bayesian GPLVM over the rows of chunks. Compiled once for each instruction set. */
 #include "psi.h"
+#include "trace.h"
 
-static block_t take_block(const rbf_t *k, const rows_t *rows, double **space)
+/* `weights` are those of a row in pairs' sums: as many as groups, or with the trace weight one more. */
+static block_t take_block(const rbf_t *k, const rows_t *rows, int64_t weights, double **space)
 {
     block_t b;
     b.muT = take(space, k->q * BLOCK);
     b.ST = take(space, k->q * BLOCK);
     b.YT = take(space, rows->d * BLOCK);
-    b.OT = rows->observed ? take(space, rows->groups * BLOCK) : NULL;
+    b.OT = rows->observed || weights > rows->groups ? take(space, weights * BLOCK) : NULL;
     b.aa = take(space, 2 * k->q * BLOCK);
     b.base1 = take(space, BLOCK);
     b.cc = take(space, 2 * k->q * BLOCK);
@@ -37,7 +39,7 @@ static int64_t fill_block(block_t *b, const rbf_t *k, const rows_t *rows, int64_
     transpose(rows->mu + start * k->q, k->center, 0, count, k->q, ld, b->muT);
     transpose(rows->S + start * k->q, NULL, 1, count, k->q, ld, b->ST);
     transpose(rows->Y + start * rows->d, NULL, 0, count, rows->d, ld, b->YT);
-    if (b->OT) transpose(rows->observed + start * rows->groups, NULL, 0, count, rows->groups, ld, b->OT);
+    if (rows->observed) transpose(rows->observed + start * rows->groups, NULL, 0, count, rows->groups, ld, b->OT);
     b->a = b->aa + k->q * ld;
     b->c = b->cc + k->q * ld;
     precision(k, b, count, 1, -0.5, b->a, b->base1);
@@ -50,6 +52,13 @@ static int64_t fill_block(block_t *b, const rbf_t *k, const rows_t *rows, int64_
     psi1_block(k, ld, b->psi1);
     exponents(k, b, b->cc, b->base2, b->ZZ2, b->f);
     return ld;
+}
+
+/* Put the trace weights of the rows after their weights in the groups. */
+static void fill_trace_weights(block_t *b, const rows_t *rows, int64_t start, int64_t count)
+{
+    for (int64_t i = 0; !rows->observed && i < b->ld; i++) b->OT[i] = 1;
+    transpose(rows->trace_weights + start, NULL, 0, count, 1, b->ld, b->OT + rows->groups * b->ld);
 }
 
 /* sum over dimensions of (S + mu^2 - 1 - log S) / 2, of the rows at i */
@@ -75,24 +84,31 @@ static double divergence(const block_t *b, const rbf_t *k, int64_t count)
     return total;
 }
 
-int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, const part_t *part)
+/* psi2 of each group, psi1 Y and KL. Where each row has a trace term, also the trace sums, of which c is the sum over pairs of
+ * explained psi2. */
+int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *explained, double s)
 {
     int64_t overflows = 0, pairs = k->m * (k->m + 1) / 2, sums = pairs * rows->groups;
     double *space = aligned(part->space);
-    block_t b = take_block(k, rows, &space);
+    block_t b = take_block(k, rows, rows->groups, &space);
+    double *of_rows = take(&space, BLOCK);
     double *psi2 = take(&space, sums), *B = take(&space, k->m * rows->d), *e = take(&space, k->m * BLOCK);
     for (int64_t c = part->first; c < part->last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
-        double kl = 0;
+        double kl = 0, trace_sums[TRACE_SUMS] = {0};
         zero(psi2, sums);
         zero(B, k->m * rows->d);
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
             int64_t count = smaller(BLOCK, end - start), ld = fill_block(&b, k, rows, start, count);
-            if (!b.OT) psi2_block(k, b, psi2);
+            zero(of_rows, ld);
+            if (!b.OT && explained) psi2_explained_block(k, b, psi2, explained, of_rows);
+            if (!b.OT && !explained) psi2_block(k, b, psi2);
             for (int64_t m = 0; b.OT && m < k->m; m++) {
                 psi2_row(k, b, m, e);
                 dot(e, m + 1, b.OT, rows->groups, ld, 1, psi2 + m * (m + 1) / 2 * rows->groups);
+                if (explained) product(explained + m * (m + 1) / 2, pairs, 1, m + 1, e, 1, of_rows, ld);
             }
+            if (explained) trace_terms(rows, start, count, s, of_rows, trace_sums);
             kl += divergence(&b, k, count);
             dot(b.psi1, k->m, b.YT, rows->d, ld, 1, B);
         }
@@ -100,6 +116,7 @@ int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, const part_t *
         overflows += accumulate(part, sums, B, k->m * rows->d, LARGEST);
         double parts[2] = {nearbyint(kl), kl - nearbyint(kl)}; /* nothing bounds KL beforehand: whole nats, and the rest */
         overflows += accumulate(part, sums + k->m * rows->d, parts, 2, LARGEST / (double)rows->all_chunks);
+        if (explained) overflows += accumulate(part, sums + k->m * rows->d + 2, trace_sums, TRACE_SUMS, LARGEST);
     }
     return overflows;
 }
@@ -145,12 +162,16 @@ INLINE void row_gradients(const block_t *b, const rbf_t *k, int64_t q, int64_t a
     *by_S = 0.5 * a * (a * two1 - all1) + c * (2 * c * moment - all2) - 0.5 + 0.5 / load(b->ST + at);
 }
 
+/* Where each row has a trace term, weight_psi2 has one more column, of which the row's weight is its trace weight; and the sum of
+ * psi2 with these weights follows the gradients of Z and alpha. */
 int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *weight_psi2,
                             const double *weight_psi1Y, double *grad_mu, double *grad_S)
 {
-    int64_t overflows = 0, nZ = k->m * k->q, Q = k->q;
+    int64_t overflows = 0, nZ = k->m * k->q, Q = k->q, pairs = k->m * (k->m + 1) / 2;
+    int64_t columns = rows->groups + (rows->trace_weights != NULL);
     double *space = aligned(part->space);
-    block_t b = take_block(k, rows, &space);
+    block_t b = take_block(k, rows, columns, &space);
+    double *tilted = rows->trace_weights ? take(&space, pairs) : NULL;
     double *g1 = take(&space, k->m * BLOCK), *first1 = take(&space, Q * BLOCK), *second1 = take(&space, Q * BLOCK);
     double *total1 = take(&space, BLOCK), *total2 = take(&space, BLOCK), *g = take(&space, 2 * PANEL * BLOCK);
     double *r = take(&space, k->m * BLOCK), *quadratic = take(&space, Q * BLOCK);
@@ -161,6 +182,7 @@ int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, const part_t *pa
     for (int64_t c = part->first; c < part->last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
         zero(grad, nZ + Q);
+        if (tilted) zero(tilted, pairs);
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
             int64_t count = smaller(BLOCK, end - start), ld = fill_block(&b, k, rows, start, count);
 
@@ -176,7 +198,11 @@ int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, const part_t *pa
             zero(quadratic, Q * ld);
             zero(to_m, PANEL * nZ);
             zero(to_panels, paneled(k->m) * Q);
-            psi2_gradient_block(k, b, weight_psi2, rows->groups, g, r, quadratic, to_m, to_panels);
+            if (tilted) {
+                fill_trace_weights(&b, rows, start, count);
+                psi2_tilted_gradient_block(k, b, weight_psi2, columns, g, r, quadratic, to_m, to_panels, tilted);
+            } else
+                psi2_gradient_block(k, b, weight_psi2, columns, g, r, quadratic, to_m, to_panels);
             product(powers, k->m, 2 * Q, k->m, r, 0, rZ, ld);
             dot(r, k->m, b.cc, 2 * Q, ld, 0, rc);
             for (int64_t j = 0; j < k->m; j++)
@@ -208,6 +234,7 @@ int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, const part_t *pa
             scatter(second1, count, Q, ld, grad_S + start * Q);
         }
         overflows += accumulate(part, 0, grad, nZ + Q, LARGEST / (double)rows->all_chunks);
+        if (tilted) overflows += accumulate(part, nZ + Q, tilted, pairs, LARGEST);
     }
     return overflows;
 }
@@ -218,7 +245,7 @@ void ISA(gplvm_bounds)(const rbf_t *k, const rows_t *rows, const part_t *part, c
 {
     int64_t Q = k->q;
     double *space = aligned(part->space);
-    block_t b = take_block(k, rows, &space);
+    block_t b = take_block(k, rows, rows->groups, &space);
     double *g1 = take(&space, k->m * BLOCK), *g1Z = take(&space, 2 * Q * BLOCK), *row_weights = take(&space, PANEL * BLOCK);
     double *r = take(&space, k->m * BLOCK), *rZ = take(&space, 2 * Q * BLOCK), *quadratic = take(&space, Q * BLOCK);
     double *total1 = take(&space, BLOCK), *total2 = take(&space, BLOCK), *powers = take(&space, 2 * k->m * Q);
@@ -258,7 +285,7 @@ void ISA(gplvm_moments)(const rbf_t *k, const rows_t *rows, const part_t *part, 
 {
     int64_t pairs = k->m * (k->m + 1) / 2;
     double *space = aligned(part->space);
-    block_t b = take_block(k, rows, &space);
+    block_t b = take_block(k, rows, rows->groups, &space);
     double *e = take(&space, k->m * BLOCK), *weightsT = take_transposed(weights, k->m, d, k->m, &space);
     double *meanT = take(&space, d * BLOCK), *secondT = take(&space, count_psi2 * BLOCK);
     for (int64_t start = part->first * rows->chunk; start < smaller(part->last * rows->chunk, rows->n); start += BLOCK) {

@@ -15,6 +15,8 @@ typedef struct {
     const double *Y;                 /* (n, d) */
     int64_t groups;                  /* of psi2's sums over rows, 1 where `observed` is NULL */
     const double *observed;          /* (n, groups): the weight of a row in each group */
+    const double *outputs;           /* (n): how many outputs a row has; NULL unless each row has a trace term (trace.h) */
+    double *trace_weights;           /* (n): of those terms; the statistics set them, and the gradient reads them */
 } rows_t;
 
 typedef struct {
@@ -51,12 +53,12 @@ static inline int64_t search_record(int64_t k) { return 8 + SEARCH_MEMORY + (4 +
  * `inverse` is L^-1 (m, m), lower triangular, or NULL: A = L^-1 K, or A = K. */
 #define ROWS const rbf_t *, const rows_t *, const part_t *
 #define LOOPS(LOOP)                                                                                                           \
-    LOOP(int64_t, regression_statistics, ROWS, const double *inverse)                                                         \
+    LOOP(int64_t, regression_statistics, ROWS, const double *inverse, double s)                                               \
     LOOP(int64_t, regression_gradient, ROWS, const double *inverse, const double *weight, const double *weight_psi1Y,         \
          const double *fit)                                                                                                   \
     LOOP(void, regression_moments, ROWS, const double *factor, const double *weights, int64_t d, double *mean,                \
          double *explained)                                                                                                   \
-    LOOP(int64_t, gplvm_statistics, ROWS)                                                                                     \
+    LOOP(int64_t, gplvm_statistics, ROWS, const double *explained, double s)                                                  \
     LOOP(int64_t, gplvm_gradient, ROWS, const double *weight_psi2, const double *weight_psi1Y, double *grad_mu,               \
          double *grad_S)                                                                                                      \
     LOOP(void, gplvm_bounds, ROWS, const double *weight_psi2, const double *weight_psi1Y, double *grad_mu, double *grad_S,    \

@@ -89,19 +89,22 @@ INLINE void product_vectors(int64_t vectors, const double *left, int64_t stride,
 #undef TILE
 }
 
-/* out[row][j] (+)= sum over k < inner of left[row][k] B[k][j], B packed; where B is upper triangular, over k <= j alone. */
+enum { SQUARE, UPPER, LOWER }; /* the shape of a matrix B[k][j]: triangular ones are zero where k > j, or k < j */
+
+/* out[row][j] (+)= sum over k < inner of left[row][k] B[k][j], B packed; where B is triangular, over the k of its triangle alone. */
 static inline void packed_product(const double *left, int64_t stride, int64_t rows, const double *panels, int64_t inner,
-                                  int64_t m, int triangular, int add, double *out, int64_t places)
+                                  int64_t m, int shape, int add, double *out, int64_t places)
 {
     int64_t vectors = (m + LANES - 1) / LANES;
     for (int64_t v = 0, NV; v < vectors; v += NV) {
         NV = tile_vectors(vectors - v);
-        int64_t full = triangular ? smaller(inner, v * LANES) : inner, end = triangular ? smaller(inner, (v + NV) * LANES) : inner;
+        int64_t first = shape == LOWER ? smaller(inner, v * LANES) : 0, full = shape == UPPER ? smaller(inner, v * LANES) : inner;
+        int64_t end = shape == UPPER ? smaller(inner, (v + NV) * LANES) : inner;
         const double *panel = panels + v * LANES * inner;
-        for (int64_t k = 0, next; k < end; k = next) {
+        for (int64_t k = first, next; k < end; k = next) {
             next = full - k > DEPTH ? k + DEPTH : end;
             product_vectors(NV, left + k, stride, rows, panel + k * NV * LANES, NV * LANES, smaller(next, full) - k,
-                            next > full ? next - full : 0, add || k > 0, out + v * LANES, places);
+                            next > full ? next - full : 0, add || k > first, out + v * LANES, places);
         }
     }
 }

@@ -15,7 +15,8 @@
  * then stay in registers. */
 typedef struct {
     int64_t ld;              /* places of the rows */
-    double *muT, *ST, *YT, *OT; /* mu - center, S, Y, and where it is known `observed` */
+    double *muT, *ST, *YT;   /* mu - center, S, Y */
+    double *OT;              /* the weights of a row in pairs' sums: `observed` where it is known, and the trace weight; or NULL */
     double *aa, *a, *cc, *c; /* [a mu, a] and [c mu, c]: a and c begin in their middle */
     double *base1, *base2;   /* the exponents that all inducing points share, of psi1 and of half a pair of psi2 */
     double *psi1, *f;        /* [m][row]: psi1, and the exponent of half a pair */
@@ -170,7 +171,9 @@ INLINE void psi2_exponentials(const int NP, const rbf_t *k, const block_t *b, in
     if (NP > 2) exp2_vectors(&e[2][0], &e[2][1], &e[3][0], &e[3][1]);
 }
 
-INLINE void psi2_tile(const int NP, const rbf_t *k, const block_t *b, int64_t m, int64_t first, double *psi2)
+/* psi2[j] += sum over the rows of the exponentials; where EXPLAINED, c[row] += sum over the pairs of explained[j] times them. */
+INLINE void psi2_tile(const int NP, const int EXPLAINED, const rbf_t *k, const block_t *b, int64_t m, int64_t first, double *psi2,
+                      const double *explained, double *c)
 {
     vec sum[4], e[4][2];
     pair_weights(k, b, m, first);
@@ -178,6 +181,11 @@ INLINE void psi2_tile(const int NP, const rbf_t *k, const block_t *b, int64_t m,
     for (int64_t i = 0; i < b->ld; i += STEP) {
         psi2_exponentials(NP, k, b, m, first, i, e);
         for (int j = 0; j < NP; j++) sum[j] += e[j][0] + e[j][1];
+        for (int v = 0; EXPLAINED && v < 2; v++) {
+            vec s = load(c + i + v * LANES);
+            for (int j = 0; j < NP; j++) s += e[j][v] * explained[j];
+            store(c + i + v * LANES, s);
+        }
     }
     four sums = lane_sums(sum[0], sum[1], sum[2], sum[3]);
     for (int j = 0; j < NP; j++) psi2[j] += sums[j];
@@ -198,7 +206,14 @@ INLINE void psi2_tile(const int NP, const rbf_t *k, const block_t *b, int64_t m,
 
 static void psi2_block(const rbf_t *k, block_t b, double *psi2)
 {
-#define TILE(NP) psi2_tile(NP, k, &b, m, p, psi2 + pair + p)
+#define TILE(NP) psi2_tile(NP, 0, k, &b, m, p, psi2 + pair + p, NULL, NULL)
+    PAIRS(TILE)
+#undef TILE
+}
+
+static void psi2_explained_block(const rbf_t *k, block_t b, double *psi2, const double *explained, double *c)
+{
+#define TILE(NP) psi2_tile(NP, 1, k, &b, m, p, psi2 + pair + p, explained + pair + p, c)
     PAIRS(TILE)
 #undef TILE
 }
@@ -224,16 +239,20 @@ static void psi2_row(const rbf_t *k, block_t b, int64_t m, double *e)
 
 /* With g = weight * psi2 of the pairs (m, m' <= m), the weight of m' = m halved:
  *   r[m][row] += g,  r[m'][row] += g;   quadratic[q][row] += g w_q;   with OT [group][row] the weight of a row is weight OT;
- *   where g is not NULL, it is kept, [j][row]. */
+ *   where g is not NULL, it is kept, [j][row];   where tilted is not, tilted[j] += sum over the rows of psi2 times the last of OT. */
 INLINE void psi2_rows_tile(const int NP, const rbf_t *k, const block_t *b, int64_t m, int64_t first, const double *weight,
-                           int64_t groups, double *row_weights, double *g, double *r, double *quadratic)
+                           int64_t groups, double *row_weights, double *g, double *r, double *quadratic, double *tilted)
 {
     int64_t ld = b->ld;
-    vec e[4][2];
+    vec e[4][2], sum[4] = {{0}};
     if (b->OT) product(weight, groups, NP, groups, b->OT, 0, row_weights, ld);
     pair_weights(k, b, m, first);
     for (int64_t i = 0; i < ld; i += STEP) {
         psi2_exponentials(NP, k, b, m, first, i, e);
+        for (int v = 0; tilted && v < 2; v++) {
+            vec last = load(b->OT + (groups - 1) * ld + i + v * LANES);
+            for (int j = 0; j < NP; j++) sum[j] += e[j][v] * last;
+        }
         for (int j = 0; j < NP; j++)
             for (int v = 0; v < 2; v++) {
                 double *rj = r + (first + j) * ld + i + v * LANES;
@@ -259,17 +278,22 @@ INLINE void psi2_rows_tile(const int NP, const rbf_t *k, const block_t *b, int64
             store(at + LANES, s1);
         }
     }
+    if (tilted) {
+        four sums = lane_sums(sum[0], sum[1], sum[2], sum[3]);
+        for (int j = 0; j < NP; j++) tilted[j] += sums[j];
+    }
 }
 
 /* The same, and  to_m -= (sum_rows c_q g) Z_m',  to_panel -= (sum_rows c_q g) Z_m: the gradients of Z_m, four parts of a sum, and of
  * the panel. */
 INLINE void psi2_gradient_tile(const int NP, const rbf_t *k, const block_t *b, int64_t m, int64_t first, const double *weight,
-                               int64_t groups, double *g, double *r, double *quadratic, double *to_m, double *to_panels)
+                               int64_t groups, double *g, double *r, double *quadratic, double *to_m, double *to_panels,
+                               double *tilted)
 {
     int64_t ld = b->ld;
     const double *panel = b->panels + first * k->q;
     double *to_panel = to_panels + first * k->q;
-    psi2_rows_tile(NP, k, b, m, first, weight, groups, g + PANEL * ld, g, r, quadratic);
+    psi2_rows_tile(NP, k, b, m, first, weight, groups, g + PANEL * ld, g, r, quadratic, tilted);
     for (int64_t q = 0; q < k->q; q += 2) {
         int64_t odd = q + 1 < k->q ? q + 1 : q; /* the last dimension twice, where their number is odd */
         vec h[4][2];
@@ -291,12 +315,22 @@ INLINE void psi2_gradient_tile(const int NP, const rbf_t *k, const block_t *b, i
     }
 }
 
+#define GRADIENT_TILE(NP, tilted)                                                              \
+    psi2_gradient_tile(NP, k, &b, m, p, weight + (pair + p) * groups, groups, g, r, quadratic, \
+                       to_m + PANEL * k->q * m, to_panels, tilted)
+
 static void psi2_gradient_block(const rbf_t *k, block_t b, const double *weight, int64_t groups, double *g, double *r,
                                 double *quadratic, double *to_m, double *to_panels)
 {
-#define TILE(NP)                                                                                   \
-    psi2_gradient_tile(NP, k, &b, m, p, weight + (pair + p) * groups, groups, g, r, quadratic, \
-                       to_m + PANEL * k->q * m, to_panels)
+#define TILE(NP) GRADIENT_TILE(NP, NULL)
+    PAIRS(TILE)
+#undef TILE
+}
+
+static void psi2_tilted_gradient_block(const rbf_t *k, block_t b, const double *weight, int64_t groups, double *g, double *r,
+                                       double *quadratic, double *to_m, double *to_panels, double *tilted)
+{
+#define TILE(NP) GRADIENT_TILE(NP, tilted + pair + p)
     PAIRS(TILE)
 #undef TILE
 }
@@ -304,7 +338,7 @@ static void psi2_gradient_block(const rbf_t *k, block_t b, const double *weight,
 static void psi2_rows_block(const rbf_t *k, block_t b, const double *weight, int64_t groups, double *row_weights,
                             double *r, double *quadratic)
 {
-#define TILE(NP) psi2_rows_tile(NP, k, &b, m, p, weight + (pair + p) * groups, groups, row_weights, NULL, r, quadratic)
+#define TILE(NP) psi2_rows_tile(NP, k, &b, m, p, weight + (pair + p) * groups, groups, row_weights, NULL, r, quadratic, NULL)
     PAIRS(TILE)
 #undef TILE
 }

@@ -2,6 +2,7 @@
  *
  * Lanes are inducing points: a block of rows is stored as [row][m], m running fastest and padded to whole vectors. */
 #include "products.h"
+#include "trace.h"
 
 /* Places of a row of m numbers in memory: whole vectors, and no multiple of the page size apart, which caches dislike. */
 INLINE int64_t row_places(int64_t m)
@@ -123,36 +124,73 @@ static void fill_block(block_t *b, const rbf_t *k, const rows_t *rows, int64_t s
             b->scaled_x[i * k->q + q] = b->unit[q] * b->x[i * k->q + q];
         }
     kernel_block(k, b->scaled_x, count, b->scaled_ZT, b->K, b->places);
-    if (whitened) packed_product(b->K, b->places, count, b->inverse, k->m, k->m, 1, 0, b->A, b->places);
+    if (whitened) packed_product(b->K, b->places, count, b->inverse, k->m, k->m, UPPER, 0, b->A, b->places);
 }
 
-/* A A^T and A Y with A = L^-1 K; without `inverse`, K K^T and K Y. */
-int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *inverse)
+/* squares[row] = |A[row]|^2 */
+static void row_squares(const double *A, int64_t rows, int64_t places, double *squares)
+{
+    for (int64_t r = 0; r < rows; r += TALL) { /* perhaps three rows too many, of a block that has them */
+        vec s[TALL] = {{0}};
+        for (int64_t j = 0; j < places; j += LANES)
+            for (int i = 0; i < TALL; i++) {
+                vec a = load(A + (r + i) * places + j);
+                s[i] += a * a;
+            }
+        *(four *)(squares + r) = lane_sums(s[0], s[1], s[2], s[3]);
+    }
+}
+
+/* out[row] = factors[row] A[row] */
+static void scale_rows(const double *A, const double *factors, int64_t rows, int64_t places, double *out)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t j = 0; j < places; j += LANES) store(out + r * places + j, factors[r] * load(A + r * places + j));
+}
+
+static int64_t accumulate_triangle(const part_t *part, int64_t offset, const double *C, int64_t m, int64_t places)
+{
+    int64_t overflows = 0;
+    for (int64_t i = 0; i < m; i++) overflows += accumulate(part, offset + i * (i + 1) / 2, C + i * places, i + 1, LARGEST);
+    return overflows;
+}
+
+/* A A^T and A Y with A = L^-1 K; without `inverse`, K K^T and K Y. Where each row has a trace term, of c = |A_i|^2, for which
+ * `inverse` is needed, also the trace sums. */
+int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *inverse, double s)
 {
     double *space = aligned(part->space);
     block_t b = take_block(k, inverse, &space);
-    int64_t overflows = 0, m = k->m, d = rows->d;
+    int64_t overflows = 0, m = k->m, d = rows->d, pairs = m * (m + 1) / 2;
     double *C = take(&space, m * b.places), *B = take(&space, d * b.places);
     const double *A = inverse ? b.A : b.K;
     double *BT = take(&space, m * d);
+    double explained[BLOCK];
     for (int64_t c = part->first; c < part->last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
+        double trace_sums[TRACE_SUMS] = {0};
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
             int64_t count = smaller(BLOCK, end - start);
             int add = start > c * rows->chunk;
             fill_block(&b, k, rows, start, count, inverse != NULL);
             outer(A, b.places, m, A, count, m, 1, add, C, b.places);
             outer(rows->Y + start * d, d, d, A, count, m, 0, add, B, b.places);
+            if (rows->trace_weights) {
+                row_squares(A, count, b.places, explained);
+                trace_terms(rows, start, count, s, explained, trace_sums);
+            }
         }
-        for (int64_t i = 0; i < m; i++) overflows += accumulate(part, i * (i + 1) / 2, C + i * b.places, i + 1, LARGEST);
+        overflows += accumulate_triangle(part, 0, C, m, b.places);
         scatter(B, m, d, b.places, BT);
-        overflows += accumulate(part, m * (m + 1) / 2, BT, m * d, LARGEST);
+        overflows += accumulate(part, pairs, BT, m * d, LARGEST);
+        if (rows->trace_weights) overflows += accumulate(part, pairs + m * d, trace_sums, TRACE_SUMS, LARGEST);
     }
     return overflows;
 }
 
 /* With `inverse`, dF/dK = weight A + weight_psi1Y E^T with the residuals E = Y - A^T fit, and A E is summed as well, after the
- * gradients of Z and alpha; without, dF/dK = weight K + weight_psi1Y Y^T. */
+ * gradients of Z and alpha; without, dF/dK = weight K + weight_psi1Y Y^T. Where each row has a trace term, dF/dK_i loses
+ * L^-T A_i times the row's weight, and the sum of A_i A_i^T with these weights comes last. */
 int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *inverse,
                                  const double *weight, const double *weight_psi1Y, const double *fit)
 {
@@ -160,6 +198,14 @@ int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, const part_
     block_t b = take_block(k, inverse, &space);
     int64_t overflows = 0, m = k->m, d = rows->d, Q = k->q;
     double *panels = take(&space, m * b.places), *panels_Y = take(&space, d * b.places);
+    double *panels_trace = NULL, *tilted = NULL, *wA = NULL;
+    if (rows->trace_weights) {
+        panels_trace = take(&space, m * b.places);
+        tilted = take(&space, m * b.places);
+        wA = take(&space, BLOCK * b.places);
+        pack(inverse, m, 1, m, m, panels_trace);
+        for (int64_t i = 0; i < m * b.places; i++) panels_trace[i] = -panels_trace[i];
+    }
     double *fitT = inverse ? take_transposed(fit, m, d, b.places, &space) : NULL;
     double *E = take(&space, BLOCK * d), *AE = take(&space, d * b.places);
     double *G = take(&space, BLOCK * b.places), *by_Z = take(&space, Q * b.places), *by_alpha = take(&space, Q * LANES);
@@ -175,14 +221,19 @@ int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, const part_
             int64_t count = smaller(BLOCK, end - start);
             const double *Y = rows->Y + start * d;
             fill_block(&b, k, rows, start, count, inverse != NULL);
-            packed_product(inverse ? b.A : b.K, b.places, count, panels, m, m, 0, 0, G, b.places);
+            packed_product(inverse ? b.A : b.K, b.places, count, panels, m, m, SQUARE, 0, G, b.places);
             if (inverse) {
                 dot(b.A, count, fitT, d, b.places, 0, E);
                 for (int64_t i = 0; i < count * d; i++) E[i] = Y[i] - E[i];
-                packed_product(E, d, count, panels_Y, d, m, 0, 1, G, b.places);
+                packed_product(E, d, count, panels_Y, d, m, SQUARE, 1, G, b.places);
                 outer(E, d, d, b.A, count, m, 0, 1, AE, b.places);
             } else
-                packed_product(Y, d, count, panels_Y, d, m, 0, 1, G, b.places);
+                packed_product(Y, d, count, panels_Y, d, m, SQUARE, 1, G, b.places);
+            if (rows->trace_weights) {
+                scale_rows(b.A, rows->trace_weights + start, count, b.places, wA);
+                packed_product(wA, b.places, count, panels_trace, m, m, LOWER, 1, G, b.places);
+                outer(wA, b.places, m, b.A, count, m, 1, start > c * rows->chunk, tilted, b.places);
+            }
             gradient_block(k, b.x, count, b.ZT, G, b.K, b.places, by_Z, by_alpha);
         }
         for (int64_t q = 0; q < Q; q++) {
@@ -192,6 +243,7 @@ int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, const part_
         scatter(AE, m, d, b.places, grad + m * Q + Q);
         int64_t count = m * Q + Q + (inverse ? m * d : 0);
         overflows += accumulate(part, 0, grad, count, LARGEST / (double)rows->all_chunks);
+        if (rows->trace_weights) overflows += accumulate_triangle(part, count, tilted, m, b.places);
     }
     return overflows;
 }

@@ -70,6 +70,7 @@ class Fitted(NamedTuple):
 
     name: str
     model: str
+    bound: str
     n: int
     d: int | None
     jitter: float | None
@@ -112,7 +113,7 @@ def read_fitted(model: ModelFile) -> Fitted:
         mu, S = np.hsplit(pick(n, rows, lambda start, stop: np.hstack(model.latent(start, stop))), 2)
         latent = Latent(rows, mu, np.sqrt(S))
     return Fitted(
-        name=Path(model.name).name, model=kind, n=n, d=d,
+        name=Path(model.name).name, model=kind, bound=model.bound, n=n, d=d,
         jitter=None if model.attribute("jitter") is None else model.jitter(0.0),
         seed=model.attribute("seed"), stopped=None if stopped is None else str(stopped),
         parameters=parameters, y_scale=None if y is None else y.scale, learning=Iterations(places + 1, *series),

@@ -163,7 +163,8 @@ def parameters(fitted: Fitted) -> str:
     if fitted.y_scale is not None and len(fitted.y_scale) == 1:
         noise += f"; {number(beta**-0.5 * float(fitted.y_scale[0]))} in the data’s"
     shape = [
-        ("model", MODELS[fitted.model]), ("rows n", number(fitted.n)), ("inducing points m", number(Z.shape[0])),
+        ("model", MODELS[fitted.model]), ("bound", fitted.bound),
+        ("rows n", number(fitted.n)), ("inducing points m", number(Z.shape[0])),
         ("latent dimensions q" if fitted.latent else "inputs q", number(Z.shape[1])),
         ("outputs d", None if fitted.d is None else number(fitted.d)),
         ("jitter", None if fitted.jitter is None else number(fitted.jitter)),

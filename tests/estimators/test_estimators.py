@@ -232,13 +232,14 @@ def test_the_same_bits_as_the_commands(model: str, file: Path, data: dict[str, n
     command(
         "fit", file, "-o", tmp_path / "command.h5", "--model", model, "--inducing", M, *latent,
         "--max-iter", ITERATIONS, "--hold", 5, "--optimizer", "scg",
-        "--placement", "kmeans", "--fixed", "beta", "--seed", 3, "--restarts", 2,
+        "--placement", "kmeans", "--fixed", "beta", "--seed", 3, "--restarts", 2, "--bound", "rows",
         "--standardize", "center", "--jitter", 1e-5, "--tolerance", 1e-7, "--gradient-tolerance", 1e-3,
     )  # fmt: skip
     more = {"gplvm": {"latent": Q, "init": "random"}, "regression": {}}[model]
     estimator = KINDS[model](
         M, max_iter=ITERATIONS, hold=5, optimizer="scg", placement="kmeans", fixed=("beta",), random_state=3,
-        restarts=2, standardize="center", jitter=1e-5, tolerance=1e-7, gradient_tolerance=1e-3, **more,
+        restarts=2, standardize="center", jitter=1e-5, tolerance=1e-7, gradient_tolerance=1e-3, bound="rows",
+        **more,
     )  # fmt: skip
     estimator.fit(*([data["X"]] if model == "regression" else []), data["Y"])
     estimator.save(tmp_path / "saved.h5")

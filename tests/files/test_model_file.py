@@ -48,7 +48,7 @@ def test_what_was_written_is_read(path: Path, problem: Problem) -> None:
         assert model.trace() == {"bound": [], "gradient_norm": [], "seconds": [], "evaluations": []}
         timing = model.timing()
         assert timing is not None and timing.seconds.shape == (1, len(PHASES)) and timing.rows.tolist() == [N]
-        assert model.identity() == {"seed": 0, "kernel": "rbf"}
+        assert model.identity() == {"seed": 0, "kernel": "rbf", "bound": "titsias"}
 
 
 def test_parameters_alone_are_a_file_too(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from mpigp.fit.loop import Fit, Trace
 from mpigp.fit.optimizers import OPTIMIZERS
-from mpigp.fit.options import Options, Settings
+from mpigp.fit.options import Options
 from mpigp.fit.setup import PreparedFit, prepare
 from mpigp.fit.validation import Scores, Validation, ValidationRows, broadcast_posterior
 from mpigp.mpi.distributed_rows import DistributedRows
@@ -111,7 +111,7 @@ def test_predictions_that_are_not_finite_have_no_score() -> None:
 def handler(nlpd: list[float], patience: int | None, every: int = 1, hold: int = 0) -> tuple[Fit, Validation]:
     """Return a fit that has this trace, and its handler; nothing is computed."""
     trace = Trace([0.0] * len(nlpd), validation_rmse=list(nlpd), validation_nlpd=list(nlpd))
-    fit: Any = SimpleNamespace(trace=trace, iteration=len(nlpd), stopped="", settings=Settings(hold=hold))
+    fit: Any = SimpleNamespace(trace=trace, iteration=len(nlpd), stopped="", hold=hold)
     options = Options(model="regression", inducing=1, validate=0.5, validate_every=every, patience=patience)
     validation: Any = Validation(SimpleNamespace(fit=fit), None, options)  # type: ignore[arg-type]
     return fit, validation

@@ -26,6 +26,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
         inputs = write_inputs(folder / model, model, N, M, Q, D)
         options = {optimizer: ["--optimizer", optimizer] for optimizer in OPTIMIZERS}
         options |= {placement: ["--placement", placement] for placement in ("greedy", "kmeans")}
+        options |= {bound: ["--bound", bound] for bound in ("sphere", "rows")}
         options |= {"center": ["--standardize", "center", "--placement", "random"]}
         if model == "gplvm":
             options |= {"random": ["--init", "random"], "mu-fixed": ["--fixed", "mu"]}

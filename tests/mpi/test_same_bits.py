@@ -40,6 +40,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
             # Ranks' borders cut through the chunks of the file, and numbers on disk are of either kind.
             layout = {"dtype": "f4", "chunks": (100, 1), "compression": "gzip"} if n == 10007 else {}
             cases.append(Case(f"{model}-{n}", write_inputs(folder / f"{model}-{n}", model, n, m, q, d, **layout), []))
+        cases += [Case(f"{model}-{bound}", cases[-1].inputs, ["--bound", bound]) for bound in ("sphere", "rows")]
         twice = write_inputs(folder / f"{model}-jitter", model, 300, 6, 2, 1)
         with h5py.File(twice.params, "r+") as file:
             file["Z"][1] = file["Z"][0]

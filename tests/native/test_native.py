@@ -122,12 +122,21 @@ BY_ROWS = {"grad_mu": (N, Q), "grad_S": (N, Q)}
 OF_K = {"inverse": (M, M), "weight": (M, M), "weight_psi1Y": (M, D), "fit": (M, D)}
 ARGUMENTS: dict[str, Shapes] = {
     "Kernel": {"Z": (M, Q), "center": (Q,), "alpha": (Q,)},
-    "Rows": {"mu": (N, Q), "S": (N, Q), "Y": (N, D), "chunk": CHUNK, "all_chunks": CHUNKS, "observed": (N, GROUPS)},
-    "regression_statistics": {"inverse": (M, M)} | part(PAIRS + M * D, 1),
+    "Rows": {"mu": (N, Q), "S": (N, Q), "Y": (N, D), "chunk": CHUNK, "all_chunks": CHUNKS, "observed": (N, GROUPS)}
+    | {"outputs": (N,), "trace_weights": (N,)},
+    "regression_statistics": {"inverse": (M, M), "s": 1} | part(PAIRS + M * D, 1),
+    "regression_statistics of rows with trace terms": {"inverse": (M, M), "s": 1} | part(PAIRS + M * D + 2, 1),
     "regression_gradient": OF_K | part(M * Q + Q + M * D, 2),
+    "regression_gradient of rows with trace terms": OF_K | part(M * Q + Q + M * D + PAIRS, 2),
     "regression_moments": chunks(D, 1) | {"factor": (M, M), "weights": (M, D), "mean": (N, D), "explained": (N,)},
-    "gplvm_statistics": part(PAIRS * GROUPS + M * D + 2, 1, GROUPS, GROUPS),
+    "gplvm_statistics": {"explained": (PAIRS,), "s": 1} | part(PAIRS * GROUPS + M * D + 2, 1, GROUPS, GROUPS),
+    "gplvm_statistics of rows with trace terms": {"explained": (PAIRS,), "s": 1}
+    | part(PAIRS * GROUPS + M * D + 4, 1, GROUPS, GROUPS),
     "gplvm_gradient": OF_PSI | BY_ROWS | part(M * Q + Q, 2, GROUPS),
+    "gplvm_gradient of rows with trace terms": OF_PSI
+    | {"weight_psi2": (PAIRS, GROUPS + 1)}
+    | BY_ROWS
+    | part(M * Q + Q + PAIRS, 2, GROUPS),
     "gplvm_bounds": chunks(D, GROUPS) | OF_PSI | {"values": (N,)} | BY_ROWS,
     "gplvm_moments": chunks(D, FORMS)
     | {"weights": (M, D), "weights_psi2": (FORMS, PAIRS), "mean": (N, D), "second": (N, FORMS)},
@@ -144,6 +153,7 @@ ANY_LENGTH = {  # axes whose length no other argument repeats
     ("Kernel", "Z", 0),
     ("Rows", "Y", 1),
     ("Rows", "observed", 1),
+    ("gplvm_statistics", "explained", 0),  # which rows without trace terms do not need
     ("covariance", "Z", 0),
     ("covariance", "X", 0),
     ("chunk_dots", "left", 0),
@@ -171,10 +181,11 @@ def call(name: str, shapes: Shapes, q: int = Q) -> object:
         S, observed = (np.ones((N, q)), np.ones((N, GROUPS))) if name.startswith("gplvm") else (None, None)
         if name == "gplvm_moments":
             observed = None
-        arguments[:0] = kernel, native.Rows(np.ones((N, q)), S, np.ones((N, D)), CHUNK, CHUNKS, observed)
+        terms = (np.ones(N), np.ones(N)) if "trace terms" in name else ()
+        arguments[:0] = kernel, native.Rows(np.ones((N, q)), S, np.ones((N, D)), CHUNK, CHUNKS, observed, *terms)
     if name == "gradient_limits":
         arguments[:0] = [native.Kernel(np.ones((M, Q)), np.ones(Q), np.ones(Q))]
-    return getattr(native, name)(*arguments)
+    return getattr(native, name.partition(" ")[0])(*arguments)
 
 
 def wrong() -> Iterator[tuple[str, str, tuple[int, ...] | int]]:
@@ -185,7 +196,7 @@ def wrong() -> Iterator[tuple[str, str, tuple[int, ...] | int]]:
                 for axis, change in [(axis, change) for axis in range(len(shape)) for change in (-1, 1)]:
                     if (name, argument, axis) not in ANY_LENGTH and not (argument == "space" and change > 0):
                         yield name, argument, (*shape[:axis], shape[axis] + change, *shape[axis + 1 :])
-            elif argument != "weight":
+            elif argument not in ("weight", "s"):
                 yield name, argument, {"first": -1, "last": CHUNKS + 1, "count": M + 1}.get(argument, 0)
 
 
@@ -217,7 +228,16 @@ def test_the_gplvm_needs_variances_of_inputs():
     sums = PAIRS + M * D + 2
     space = np.ones(native.workspace(M, Q, D))
     with pytest.raises(ValueError, match="S is None"):
-        native.gplvm_statistics(kernel, rows, (0, CHUNKS, np.zeros(sums, np.int64), np.ones(sums), space))
+        native.gplvm_statistics(kernel, rows, None, 1.0, (0, CHUNKS, np.zeros(sums, np.int64), np.ones(sums), space))
+
+
+def test_trace_terms_need_a_whitening():
+    kernel = native.Kernel(np.ones((M, Q)), np.ones(Q), np.ones(Q))
+    rows = native.Rows(np.ones((N, Q)), None, np.ones((N, D)), CHUNK, CHUNKS, None, np.ones(N), np.ones(N))
+    sums = PAIRS + M * D + 2
+    part = 0, CHUNKS, np.zeros(sums, np.int64), np.ones(sums), np.ones(native.workspace(M, Q, D))
+    with pytest.raises(ValueError, match="inverse is None"):
+        native.regression_statistics(kernel, rows, None, 1.0, part)
 
 
 @pytest.mark.parametrize("number", [-1, N])

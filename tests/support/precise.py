@@ -8,6 +8,10 @@ of K_mm; with P = K_mm + β Ψ2, not whitened, and g = P⁻¹B:
     ∂F/∂Ψ2   = βd/2 (K_mm⁻¹ − P⁻¹) − β³/2 g gᵀ                   ∂F/∂B = β² g
     ∂F/∂K_mm = d/2 (K_mm⁻¹ − P⁻¹) − β²/2 g gᵀ − βd/2 K_mm⁻¹ Ψ2 K_mm⁻¹
     ∂F/∂β    = nd/2β − YY/2 − d/2 (n σ_f² − tr K_mm⁻¹Ψ2) − d/2 tr P⁻¹Ψ2 + β tr Bᵀg − β²/2 tr gᵀΨ2 g
+
+In the tighter bounds the trace term is −d/2 Σ log(1 + β y_i), y_i = σ_f² − k_iᵀ h_i with h_i = K_mm⁻¹ k_i, or n times
+that of the mean of y; v_i = 1/(1 + β y_i). In its derivatives v_i h_i stands for h_i in ∂F/∂k_i = βd h_i + …,
+Σ v_i h_i h_iᵀ for K_mm⁻¹ Ψ2 K_mm⁻¹, Σ v_i y_i for n σ_f² − tr K_mm⁻¹Ψ2, and Σ v_i for n.
 """
 
 from __future__ import annotations
@@ -53,7 +57,21 @@ def _inverse(A):
     return W[:, m:], int(mpmath.ldexp(logarithm, BITS))
 
 
-def regression(X, Y, Z, variance, alpha, beta, jitter):
+def _logarithm(x):
+    return int(mpmath.ldexp(mpmath.log(mpmath.ldexp(x, -BITS)), BITS))
+
+
+def _trace_term(bound, slacks, beta):
+    """Return −½ Σ log(1 + β y_i), or the term of another bound, and v (n,), of the rows' y."""
+    n, x = len(slacks), _times(beta, slacks)
+    if bound == "titsias":
+        return -int(x.sum()) >> 1, np.array([ONE] * n, object)
+    if bound == "sphere":
+        x = np.array([int(x.sum()) // n] * n, object)
+    return -sum(_logarithm(ONE + each) for each in x) >> 1, ONE * ONE // (ONE + x)
+
+
+def regression(X, Y, Z, variance, alpha, beta, jitter, bound="titsias"):
     """Return F and the dictionary of its gradients, exact before they are rounded to doubles."""
     with mpmath.workprec(BITS + 100):
         (n, d), (m, q) = Y.shape, Z.shape
@@ -70,31 +88,28 @@ def regression(X, Y, Z, variance, alpha, beta, jitter):
         def trace(A, C):
             return int((A * C).sum()) >> BITS  # tr Aᵀ C
 
-        def logarithm(x):
-            return int(mpmath.ldexp(mpmath.log(mpmath.ldexp(x, -BITS)), BITS))
-
         YY, Bg = trace(Y, Y), trace(B, g)
-        slack = n * variance - trace(K_inverse, psi2)
+        h = _product(K_inverse, K_mn)
+        slacks = variance - ((K_mn * h).sum(axis=0) >> BITS)
+        trace_term, v = _trace_term(bound, slacks, beta)
         F = (
             -n * d * int(mpmath.ldexp(mpmath.log(2 * mpmath.pi), BITS))
-            + n * d * logarithm(beta)
+            + n * d * _logarithm(beta)
             + d * (log_K - log_P)
             - _times(beta, YY)
-            - d * _times(beta, slack)
             + _times(_times(beta, beta), Bg)
         ) >> 1
+        F += d * trace_term
 
         gg = _times(_times(beta, beta), _product(g, g.T))
-        by_psi2 = _times(beta, d * (K_inverse - P_inverse) - gg) >> 1
+        by_psi2 = _times(beta, -d * P_inverse - gg) >> 1  # the trace term's apart
         by_B = _times(_times(beta, beta), g)
-        by_K = (
-            d * (K_inverse - P_inverse) - gg - d * _times(beta, _product(_product(K_inverse, psi2), K_inverse))
-        ) >> 1
-        by_K_mn = 2 * _product(by_psi2, K_mn) + _product(by_B, Y.T)
+        by_K = (d * (K_inverse - P_inverse) - gg - d * _times(beta, _product(_times(v, h), h.T))) >> 1
+        by_K_mn = 2 * _product(by_psi2, K_mn) + d * _times(beta, _times(v, h)) + _product(by_B, Y.T)
         by_beta = (
             n * d * (ONE * ONE // beta)
             - YY
-            - d * slack
+            - d * int(_times(v, slacks).sum())
             - d * trace(P_inverse, psi2)
             + 2 * _times(beta, Bg)
             - _times(_times(beta, beta), trace(g, _product(psi2, g)))
@@ -103,7 +118,7 @@ def regression(X, Y, Z, variance, alpha, beta, jitter):
         # ∂k/∂σ_f² = k/σ_f²,   ∂k/∂α_q = −½ u_q² k,   ∂k/∂z_q = −α_q u_q k,   u = z − x
         GK, GK_mn = _times(by_K, K), _times(by_K_mn, K_mn)
         through_K = int(GK.sum() + GK_mn.sum() + _times(ridge, np.trace(by_K)))
-        by_variance = (through_K << BITS) // int(variance) - (n * d * _times(beta, half))
+        by_variance = (through_K << BITS) // int(variance) - d * _times(_times(beta, half), int(v.sum()))
         by_Z, by_alpha = np.empty((m, q), object), np.empty(q, object)
         for k in range(q):
             u, v = Z[:, k, None] - Z[None, :, k], Z[:, k, None] - X[None, :, k]

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -178,8 +179,8 @@ def reference_of(model: Model, problem: Problem, jitter: float) -> tuple[Callabl
     """Return the slow bound of `model`, and the arguments that put it at `problem`."""
     values = {"Y": problem.Y, **problem.parameters._asdict(), "jitter": jitter}
     if model.name == REGRESSION.name:
-        return reference.regression_bound, {"X": problem.mu, **values}
-    return reference.gplvm_bound, {"mu": problem.mu, "S": problem.S, **values}
+        return partial(reference.regression_bound, bound=model.bound), {"X": problem.mu, **values}
+    return partial(reference.gplvm_bound, bound=model.bound), {"mu": problem.mu, "S": problem.S, **values}
 
 
 @contextmanager
