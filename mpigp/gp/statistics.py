@@ -103,6 +103,9 @@ class Inducing:
         return 2 * native.pair_weights(np.eye(len(self.Z))[None], self.root_factor, self.inverse)[:, 0]
 
 
+NO_TRACE_SUMS = TraceSums(0.0, 0.0)  # of the other bounds
+
+
 class Statistics(NamedTuple):
     """The summed statistics, arguments of the bound: C (groups, m, m), b (m, d), KL; and the GPLVM's Ψ2 without its
     factor of Z alone, packed (m(m+1)/2, groups), empty in regression; and the trace sums of the bound `rows`."""
@@ -111,7 +114,7 @@ class Statistics(NamedTuple):
     b: Floats
     KL: float
     pairs: Floats
-    trace_sums: TraceSums = TraceSums(0.0, 0.0)
+    trace_sums: TraceSums = NO_TRACE_SUMS
 
 
 class Adjoints(NamedTuple):
@@ -170,13 +173,15 @@ class Model(ABC):
         m, q = inducing.Z.shape
         scale = np.empty((m + 1, q))
         scale[:m], scale[m] = of_one[:q], of_one[q:]
-        tilted = scale_for(inducing.signal_to_noise * totals.n * len(totals.absolute_Y))
-        return np.concatenate([scale.ravel(), self.residual_scale(inducing, weights, totals),
-                               np.tile(tilted, m * (m + 1) // 2 if self.by_rows else 0)])  # fmt: skip
+        others = self.residual_scales(inducing, weights, totals)
+        if self.by_rows:
+            tilted = scale_for(inducing.signal_to_noise * totals.n * len(totals.absolute_Y))
+            others.append(np.tile(tilted, m * (m + 1) // 2))
+        return np.concatenate([scale.ravel(), *others]) if others else scale.ravel()
 
-    def residual_scale(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> Floats:
-        """Return the scales of AE (m, d), where regression sums it."""
-        return np.empty(0)
+    def residual_scales(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> list[Floats]:
+        """Return the scales of AE (m, d), where regression sums it, else none."""
+        return []
 
     def rounding(self, inducing: Inducing, signal_to_noise: float, numbers: int) -> float:
         """Return the error of F that comes of rounding, beyond its last digits, for so many `numbers` of Y."""
@@ -246,7 +251,7 @@ class Regression(Model):
         m = len(inducing.Z)
         sums, pairs = from_accumulators(accumulators, scale), m * (m + 1) // 2
         C, b = native.symmetric(sums[:pairs], m), sums[pairs : pairs + m * d].reshape(m, d)
-        trace_sums = TraceSums(*sums[-2:].tolist()) if self.by_rows else TraceSums(0.0, 0.0)
+        trace_sums = TraceSums(*sums[-2:].tolist()) if self.by_rows else NO_TRACE_SUMS
         if inducing.unwhitened_statistics:
             C = native.sandwiched(inducing.inverse, C, 1.0, transposed=True)
             b = native.solve(inducing.whitening.L, b)
@@ -279,11 +284,11 @@ class Regression(Model):
             limit += bound.s * d * totals.n * float(np.abs(inducing.inverse).sum())
         return Adjoints(matrix, psi1Y, fit, limit)
 
-    def residual_scale(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> Floats:
+    def residual_scales(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> list[Floats]:
         if inducing.unwhitened_gradient:
-            return np.empty(0)
+            return []
         residuals = scale_for(_absolute_residuals(weights.fit, totals) * totals.all_chunks)
-        return np.tile(residuals, len(inducing.Z))
+        return [np.tile(residuals, len(inducing.Z))]
 
     def gram_weights(self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints,
                      rest: Floats) -> Floats:  # fmt: skip
@@ -319,7 +324,7 @@ class GPLVM(Model):
         return self.backend.gplvm_statistics(inducing.points, rows.native, explained, s, part)
 
     def summary(self, inducing: Inducing, accumulators: Integers, scale: Floats, d: int) -> Statistics:
-        m, trace_sums = len(inducing.Z), TraceSums(0.0, 0.0)
+        m, trace_sums = len(inducing.Z), NO_TRACE_SUMS
         sums = from_accumulators(accumulators, scale)
         if self.by_rows:
             sums, trace_sums = sums[:-2], TraceSums(*sums[-2:].tolist())
