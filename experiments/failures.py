@@ -36,7 +36,8 @@ from mpigp.fit.objective import Objective
 from mpigp.fit.optimizers.gd import GradientDescent
 from mpigp.fit.optimizers.scg import SCG
 from mpigp.fit.options import Options
-from mpigp.fit.setup import initialize, standardize
+from mpigp.fit.setup import standardize
+from mpigp.fit.start.initialize import initialize
 from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.evaluator import EvaluationFailed, Evaluator

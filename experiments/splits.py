@@ -12,7 +12,7 @@ from experiments.timed_training import Problem
 from mpigp.data.hdf5 import dataset, h5py_errors, reading
 from mpigp.errors import InputError
 from mpigp.fit.options import Options
-from mpigp.fit.setup import first_globals
+from mpigp.fit.start.initialize import first_globals
 from mpigp.fit.start.standardize import standardization
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.types import Integers

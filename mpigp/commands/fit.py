@@ -47,6 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"(default: {', '.join(f'{model} {count}' for model, count in HOLD.items())})")  # fmt: skip
     add("--fixed", type=lambda text: frozenset(filter(None, text.split(","))), metavar="NAME,...",
         help=f"parameters to hold: {', '.join(NAMES)}")  # fmt: skip
+    add("--start", choices=CHOICES["start"],
+        help="regression: try several starts, on few rows at first (auto, the default), or a single one, on all "
+        "rows")  # fmt: skip
     add("--init", metavar="pca|random|FILE", help="GPLVM: latent means (default %(default)s)")
     add("--placement", choices=CHOICES["placement"], help="inducing points at the start (default %(default)s)")
     add("--seed", type=int, metavar="S", help="of everything random (default %(default)s)")
@@ -171,13 +174,18 @@ def ended(driver: Driver, line: str, code: int) -> dict[str, Any]:
 def summary(arguments: argparse.Namespace, driver: Driver, prepared: PreparedFit) -> dict[str, Any]:
     """Say how the fit ended, and return its figures."""
     fit, partners, interrupted, validation = prepared.fit, driver.partners, driver.stops.stopped, driver.validation
-    parameters = fit.objective.parameters(fit.optimizer.point)
+    parameters, start = fit.objective.parameters(fit.optimizer.point), prepared.start
+    assert start is not None
     if driver.comm.rank == 0:
         for column, columns in prepared.constant.items():
             if columns:
                 print(f"constant columns of {column.upper()}: {numbered(columns, prepared.columns.get(column))}")
         print(f"{arguments.output}: bound {fit.bound!r} nats")
         print(f"{fit.iteration} iterations, {fit.evaluations} evaluations; stopped because {fit.stopped}")
+        if tried := start.tried:
+            print(
+                f"start: {', '.join(f'{name} {bound:.1f}' for name, bound in tried.items())} nats on {start.rows} rows"
+            )
         if interrupted:
             print("go on with --resume")
         if validation is not None:
@@ -195,7 +203,7 @@ def summary(arguments: argparse.Namespace, driver: Driver, prepared: PreparedFit
         "seconds": fit.trace.seconds[-1] if fit.iteration else 0.0,
         "beta": parameters.beta, "variance": parameters.variance, "alpha": parameters.alpha.tolist(),
         **({} if validation is None else validation.figures()),
-        "columns": dict(prepared.columns),
+        "columns": dict(prepared.columns), "start": {"bounds": start.tried, "best": start.best, "rows": start.rows},
         "stopped": fit.stopped, "exit_code": STOPPED if interrupted else 0,
         "ranks": driver.comm.size, "lost": driver.lost, "master": driver.comm.rank == 0,
         **({} if partners is None else {"copies": partners.count, "copy_seconds": partners.seconds}),

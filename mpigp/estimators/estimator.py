@@ -57,6 +57,7 @@ class Estimator(BaseEstimator):
     gradient_tolerance: float = Options.gradient_tolerance
     hold: int | None = Options.hold
     fixed: Sequence[str] = ()
+    start: str = Options.start
     placement: str = Options.placement
     restarts: int = Options.restarts
     standardize: str = Options.standardize

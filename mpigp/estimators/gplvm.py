@@ -31,7 +31,7 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
     kernel : "rbf", or "package.module:Name" of another (docs/kernels.md)
     bound, optimizer, max_iter, tolerance, gradient_tolerance, hold : as in SparseGPRegression
     fixed : names of parameters to hold: "Z", "alpha", "variance", "beta", "mu", "S"
-    placement, restarts, standardize, jitter, random_state, threads, verbose, comm : as in SparseGPRegression
+    start, placement, restarts, standardize, jitter, random_state, threads, verbose, comm : as in SparseGPRegression
     checkpoint, checkpoint_every, resume, overwrite, metrics, callback : as in SparseGPRegression
 
     Attributes

@@ -27,7 +27,8 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
     gradient_tolerance : norm of the gradient to stop at
     hold : iterations for which the kernel's variance and the noise are held at the start (None: the model's default)
     fixed : names of parameters to hold: "Z", "alpha", "variance", "beta"
-    placement : of the inducing points at the start: "random" or "greedy" among the rows, or "kmeans"
+    start : "auto" tries several starts of a regression, on few rows at first; "single" makes one, on all rows
+    placement : of the inducing points at the start: "random" or "greedy" among the rows, "kmeans", or "auto"
     restarts : starts to try, of which the best goes on
     standardize : "scale" the columns of X and y, "center" them alone, or "none"
     jitter : added to the diagonal of the kernel matrix, per unit of variance

@@ -10,6 +10,7 @@ import numpy as np
 
 from mpigp.fit.objective import Objective
 from mpigp.fit.optimizers import OPTIMIZERS, Optimizer
+from mpigp.fit.optimizers.lbfgs import LBFGS, Learned
 from mpigp.fit.options import Settings
 from mpigp.gp.parameters import Globals
 from mpigp.mpi.vectors import MultiVector
@@ -59,14 +60,18 @@ class Trace:
 class Fit:
     """A fit in progress: the optimizer, the iterations so far, and why it stopped (empty while it goes on)."""
 
-    def __init__(self, objective: Objective, settings: Settings, start: Globals, resuming: bool = False) -> None:
+    def __init__(self, objective: Objective, settings: Settings, start: Globals, resuming: bool = False,
+                 learned: Learned | None = None, seconds: float = 0.0) -> None:  # fmt: skip
+        """Begin at `start`; `learned` is what a search knows from the way there, and `seconds` what that took."""
         self.objective, self.settings = objective, settings
         self.trace = Trace()
         self.stopped = ""
         self.hold = settings.hold or 0
         self.held = self.hold > 0 and not settings.fixed >= HELD
-        self._before, self._evaluations = 0.0, 0  # seconds and evaluations of earlier runs and optimizers
+        self._before, self._evaluations = seconds, 0  # seconds and evaluations of earlier runs and optimizers
         self._begin(objective.point(start), resuming)
+        if learned is not None and isinstance(self.optimizer, LBFGS):
+            self.optimizer.adopt(learned)
 
     def _begin(self, point: MultiVector, resuming: bool = False) -> None:
         """Make the optimizer, at this point; where a state is to be restored, the bound here is of no interest."""
@@ -78,6 +83,11 @@ class Fit:
     @property
     def bound(self) -> float:
         return -float(self.optimizer.value)
+
+    @property
+    def learned(self) -> Learned | None:
+        """What the optimizer has learned about the shared parameters, if it does."""
+        return self.optimizer.learned if isinstance(self.optimizer, LBFGS) else None
 
     @property
     def iteration(self) -> int:

@@ -17,8 +17,8 @@ Interval: TypeAlias = tuple[int, float]
 """Iterations (0 for none) and seconds (inf for none) between two events, whichever passes first."""
 
 CHOICES: dict[str, tuple[str, ...]] = {"model": tuple(MODELS), "optimizer": tuple(OPTIMIZERS),
-           "placement": ("random", "greedy", "kmeans"), "standardize": get_args(Mode),
-           "bound": BOUNDS}  # fmt: skip
+           "placement": ("auto", "random", "greedy", "kmeans"), "start": ("auto", "single"),
+           "standardize": get_args(Mode), "bound": BOUNDS}  # fmt: skip
 LEAST = {"inducing": 1, "latent": 1, "restarts": 1, "threads": 1, "seed": 0, "jitter": 0, "validate_every": 1,
          "patience": 1}  # fmt: skip
 
@@ -46,8 +46,9 @@ class Options(Settings):
     model: str  # "regression" or "gplvm"
     inducing: int  # number of inducing points, at most that of rows
     latent: int | None = None  # dimensions of the latent points (GPLVM)
+    start: str = "auto"  # try several, on few rows at first; or a "single" one, on all rows
     init: str = "pca"  # or "random", or the path of a model file with the latent points to start from (GPLVM)
-    placement: str = "random"  # of the inducing points at the start
+    placement: str = "auto"  # of the inducing points at the start: "random", "kmeans", "greedy", or one that is tried
     seed: int = 0  # of everything random
     restarts: int = 1  # starts to try, of which the best goes on
     standardize: Mode = "scale"  # the columns, "center" them alone, or "none"

@@ -1,5 +1,6 @@
 """From the rows of every rank to a fit that is ready to run, or to be continued."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -7,25 +8,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpigp.data.datasets import Columns, Stream
+from mpigp.data.datasets import Stream
 from mpigp.errors import InputError
-from mpigp.files.model_file import open_model
 from mpigp.fit.loop import Fit
 from mpigp.fit.objective import NAMES, Objective
 from mpigp.fit.options import Mode, Options
-from mpigp.fit.start import inducing
-from mpigp.fit.start.pca import pca, random_latent
+from mpigp.fit.start.initialize import initialize
 from mpigp.fit.start.standardize import standardization
+from mpigp.fit.start.trials import SMALLEST, Start, regression_start
 from mpigp.gp.parameters import Globals, Standardization
 from mpigp.gp.statistics import model_of
-from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.distributed_rows import DistributedRows, fingerprint
 from mpigp.mpi.evaluator import Evaluator
 from mpigp.mpi.rows import Rows, find_patterns
-from mpigp.types import Floats
 
-SIGNAL_TO_NOISE = 100.0  # at the start
-LATENT_VARIANCE = 0.1
 TRIAL = 50  # iterations after which starts are compared, once variance and beta are free
 
 
@@ -37,6 +33,7 @@ class PreparedFit(NamedTuple):
     constant: dict[str, list[int]]  # by "x" and "y", the numbers of the constant columns
     identity: dict[str, Any]  # what two fits must have in common for one to continue the other
     columns: Mapping[str, list[str]] = MappingProxyType({})  # by "x" and "y", names of the columns that have some
+    start: Start | None = None  # where it began
 
 
 @np.errstate(all="ignore")  # a start that is not finite is refused
@@ -48,6 +45,7 @@ def prepare(X: DistributedRows | None, Y: DistributedRows, options: Options, res
 
     resuming : a checkpoint is to be loaded into the fit, so there is no start to choose
     """
+    began = time.perf_counter()
     data, filled, patterns = fingerprint(X, Y), Y, None
     if options.missing and not isinstance(Y.local, Stream):
         patterns = find_patterns(Y.comm, Y.local)
@@ -56,18 +54,21 @@ def prepare(X: DistributedRows | None, Y: DistributedRows, options: Options, res
         means = standardization(Y, "center")[0].mean
         filled = Y.with_local(np.where(np.isnan(Y.local), means, Y.local))
         Y.local[np.isnan(Y.local)] = 0.0
-    first = replace(options, placement="random") if resuming else options  # the fastest: the points will be replaced
-    start, mu, S = initialize(X, filled, first, options.seed)
+    plain = replace(options, placement="random") if resuming else options  # the fastest: the points will be replaced
+    first, mu, S = initialize(X, filled, plain, options.seed)
     rows = Rows(Y.comm, Y.n, mu, S, Y.local, patterns)
     model = model_of(options.model, options.kernel, options.bound)
     evaluator = Evaluator(Y.comm, model, rows, options.inducing, mu.shape[1], options.threads)
     objective = Objective(evaluator, options.jitter)
-    if options.restarts > 1 and not resuming:
-        start = best_start(objective, X, filled, options)
-    fit = Fit(objective, options, start, resuming)
+    start = Start(first)
+    if not resuming and options.restarts > 1:
+        start = Start(best_start(objective, X, filled, options))
+    elif not resuming and options.start == "auto" and X is not None and Y.n >= SMALLEST and not options.hold:
+        start = regression_start(X, Y, options, first)
+    fit = Fit(objective, options, start.parameters, resuming, start.learned, time.perf_counter() - began)
     if not resuming and not np.isfinite(fit.bound):
         raise InputError("the bound has no value at the start: choose `standardize` scale, or a larger `jitter`")
-    return PreparedFit(fit, standardized, constant, identity(options, rows, mu.shape[1], data))
+    return PreparedFit(fit, standardized, constant, identity(options, rows, mu.shape[1], data), start=start)
 
 
 def standardize(mode: Mode, X: DistributedRows | None,
@@ -83,54 +84,13 @@ def standardize(mode: Mode, X: DistributedRows | None,
 
 def identity(options: Options, rows: Rows, q: int, data: str) -> dict[str, Any]:
     """Return what a checkpoint must have been made with, to be continued."""
-    names = ("model", "optimizer", "hold", "fixed", "init", "placement", "seed", "restarts", "standardize", "jitter")
-    given = {name: getattr(options, name) for name in (*names, "kernel", "bound", "validate")}
+    names = ("model", "optimizer", "hold", "fixed", "init", "placement", "start", "seed", "restarts", "standardize",
+             "jitter", "kernel", "bound", "validate")  # fmt: skip
+    given = {name: getattr(options, name) for name in names}
     given["fixed"] = ",".join(name for name in NAMES if name in options.fixed)
     given["validate"] = "a file" if isinstance(options.validate, str) else options.validate
     shape = {"rows": rows.n, "outputs": rows.Y.shape[1], "dimensions": q, "inducing": options.inducing}
     return given | shape | {"data": data}
-
-
-def initialize(X: DistributedRows | None, Y: DistributedRows, options: Options,
-               seed: int) -> tuple[Globals, Columns, Floats | None]:  # fmt: skip
-    """Return the first globals, and this rank's mu and S (rows, q), from standardized rows. Collective.
-
-    X : (n, q); mu is X, and S None. Or None for a GPLVM: mu and S come by PCA, at random, or from a model file
-    """
-    if X is not None:
-        return first_globals(X, Y, options, seed), X.local, None
-    q, init = options.latent, options.init
-    assert q is not None
-    if init in ("pca", "random"):
-        mu = np.ascontiguousarray(pca(Y, q) if init == "pca" else random_latent(Y.n, Y.share, q, seed))
-        S = np.full(mu.shape, LATENT_VARIANCE)
-    else:
-        with raise_on_all_ranks(Y.comm), open_model(init, n=Y.n, q=q) as model:
-            mu, S = model.latent(*Y.share)
-    return first_globals(Y.with_local(mu), Y, options, seed), mu, S
-
-
-def first_globals(X: DistributedRows, Y: DistributedRows, options: Options, seed: int) -> Globals:
-    """Return the first globals, of inputs or latent means X (n, q) and outputs Y (n, d).
-
-    Lengthscales come from the spread of the inputs: one standard deviation for latent points, √q of them for the inputs
-    of regression, whose distances grow with their number. The variance is that of the outputs, and the noise a
-    hundredth of it.
-    """
-    spread = standardization(X, "scale")[0].scale
-    with np.errstate(all="ignore"):
-        alpha = 1 / (spread**2 * (X.columns if options.model == "regression" else 1))
-        variance = np.mean(standardization(Y, "scale")[0].scale ** 2)
-        beta = SIGNAL_TO_NOISE / variance
-    if not np.isfinite([*alpha, variance, beta]).all():
-        raise InputError("standardize: the columns are too large or too small to be squared: choose scale")
-    if options.placement == "greedy":
-        Z = inducing.greedy(X, options.inducing, alpha, seed)
-    elif options.placement == "kmeans":
-        Z = inducing.kmeans(X, options.inducing, seed)
-    else:
-        Z = inducing.random_rows(X, options.inducing, seed)
-    return Globals(np.ascontiguousarray(Z), float(variance), alpha, float(beta))
 
 
 def best_start(objective: Objective, X: DistributedRows | None, Y: DistributedRows, options: Options) -> Globals:

@@ -18,7 +18,7 @@ from mpigp.fit.loop import WINDOW, Fit
 from mpigp.fit.objective import NAMES, Objective
 from mpigp.fit.optimizers import OPTIMIZERS
 from mpigp.fit.options import Options, Settings
-from mpigp.fit.setup import SIGNAL_TO_NOISE, first_globals
+from mpigp.fit.start.initialize import SIGNAL_TO_NOISE, first_globals
 from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import MODELS
 from mpigp.mpi.distributed_rows import DistributedRows

@@ -19,6 +19,14 @@ LEAST = 1e-12  # of the estimate, which is 1 at the start
 EVERY = 4  # steps between changes of the units
 
 
+class Learned(NamedTuple):
+    """What a search knows after some steps: the curvature (1, .) of the shared part, rank 0's, and the length of a step
+    down the gradient, in units that follow it; 0 where it knows none."""
+
+    curvature: Floats
+    step: float
+
+
 class LBFGS:
     """Minimize by limited-memory BFGS (Nocedal 1980), in units of the variables that follow the curvature.
 
@@ -46,6 +54,7 @@ class LBFGS:
         self.pairs: list[int] = []  # places of the pairs in memory, oldest first
         self.curvature, self.units = space.block(1), space.block(1)
         self.steps = 0  # that the curvature was learned from
+        self.first = 0.0  # the length of the first step down the gradient, where it is known
         for part in (*self.curvature, *self.units):
             part.fill(1.0)
         self.point, self._trial = start, space.block(1)
@@ -109,7 +118,7 @@ class LBFGS:
             last.update(with_basis=with_basis, gg=float(gg[0, 0]), square=float(square[0, 0]))
             return value, float(with_basis[0] @ c)
 
-        first = 1.0 if self.pairs else min(1.0, 1.0 / math.sqrt(self.gram[-1, -1]))
+        first = 1.0 if self.pairs else self.first or min(1.0, 1.0 / math.sqrt(self.gram[-1, -1]))
         accepted = search(trial, self.value, slope, first, self.rounding)
         if accepted is not None:
             self._accept(*accepted, c, slope, **last)
@@ -154,6 +163,18 @@ class LBFGS:
         for curvature, units, basis in zip(self.curvature, self.units, self.basis, strict=True):
             curvature *= 1 - FRESH
             curvature += factor * np.square(basis[y] / units[0])
+
+    def adopt(self, learned: Learned) -> None:
+        """Begin with what another search has learned about the shared part."""
+        self.curvature.shared[...], self.first = learned
+        self._change_units()
+
+    @property
+    def learned(self) -> Learned:
+        """What this search has learned about the shared part."""
+        k, last = self.memory, self.pairs[-1] if self.pairs else 0
+        step = self.gram[last, k + last] / self.gram[k + last, k + last] if self.pairs else self.first
+        return Learned(self.curvature.shared.copy(), float(step))
 
     def _change_units(self) -> None:
         """Let the units follow the curvature. Products of steps with gradients stay, and the others are made anew."""

@@ -22,7 +22,7 @@ EXPLAINED = 1e-10
 
 def random_rows(X: DistributedRows, m: int, seed: int) -> Floats:
     """Return m distinct rows, drawn by their numbers from the seed alone, in the order of the data."""
-    return X.take(_draw(X.n, m, seed))
+    return X.take(draw(X.n, m, seed))
 
 
 def greedy(X: DistributedRows, m: int, alpha: Floats, seed: int = 0) -> Floats:
@@ -40,7 +40,7 @@ def greedy(X: DistributedRows, m: int, alpha: Floats, seed: int = 0) -> Floats:
     from mpi4py import MPI
 
     comm, looked_at = X.comm, max(m, min(X.n, GREEDY_ROWS))
-    candidates = X.take(_draw(X.n, looked_at, seed))
+    candidates = X.take(draw(X.n, looked_at, seed))
     chosen: list[int] = []
     with threadpool_limits(limits=1, user_api="blas"):
         factor = _Factor(comm, candidates * np.sqrt(alpha), m)
@@ -54,7 +54,7 @@ def greedy(X: DistributedRows, m: int, alpha: Floats, seed: int = 0) -> Floats:
             factor.add(pivot, variance)
             chosen.append(pivot)
     others = np.setdiff1d(np.arange(looked_at), chosen)
-    filled = others[_draw(len(others), m - len(chosen), seed)]
+    filled = others[draw(len(others), m - len(chosen), seed)]
     return candidates[[*chosen, *filled]]
 
 
@@ -134,8 +134,8 @@ class _Factor:
         self.steps += 1
 
 
-def _draw(n: int, m: int, seed: int) -> Integers:
-    """Return m of the numbers below n, in order."""
+def draw(n: int, m: int, seed: int, stream: int = ROWS_STREAM) -> Integers:
+    """Return m of the numbers below n, in order, by the seed and the number of a stream."""
     if m > n:
         raise InputError(f"inducing: is {m}, but there are {n} rows: give at most as many inducing points as rows")
-    return np.sort(np.random.default_rng([seed, ROWS_STREAM]).choice(n, m, replace=False, shuffle=False))
+    return np.sort(np.random.default_rng([seed, stream]).choice(n, m, replace=False, shuffle=False))
