@@ -4,10 +4,12 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields
 from typing import Any
+
+import numpy as np
 
 from mpigp.commands import in_options
 from mpigp.data.columns import listed, numbered
@@ -18,6 +20,7 @@ from mpigp.fit.driver import Driver, RanksLost, Source
 from mpigp.fit.objective import NAMES
 from mpigp.fit.options import CHOICES, HOLD, Interval, Options, RunOptions, interval
 from mpigp.fit.setup import PreparedFit
+from mpigp.fit.start.growing import EXPLAINED, NATS
 from mpigp.gp.parameters import effective_dimensions
 from mpigp.mpi import memory
 from mpigp.mpi.communicator import raise_on_all_ranks
@@ -26,6 +29,8 @@ from mpigp.mpi.processes import printable, say
 from mpigp.types import Comm, Floats
 
 PARALLEL = True
+
+MOST_INDUCING = 128  # that `--inducing auto` takes, unless told otherwise
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--model", required=True, choices=CHOICES["model"], help="what to learn")
     add("--kernel", metavar="NAME", help="rbf, matern52 (regression), or package.module:Name (default %(default)s)")
     add("--bound", choices=CHOICES["bound"], help="titsias, or a tighter evidence lower bound (default %(default)s)")
-    add("--inducing", type=int, required=True, metavar="M", help="number of inducing points")
+    add("--inducing", type=inducing_points, required=True, metavar="M|auto[:NATS]",
+        help="number of inducing points; auto: as many as it takes, until more can gain no more than NATS per row "
+        f"(regression, default {NATS:g})")  # fmt: skip
+    add("--max-inducing", type=int, default=MOST_INDUCING, metavar="M",
+        help="inducing points that auto takes at most (default %(default)s)")  # fmt: skip
     add("--latent", type=int, metavar="Q", help="GPLVM: latent dimensions")
     add("--optimizer", choices=CHOICES["optimizer"], help="default %(default)s")
     add("--max-iter", type=int, metavar="N", help="iterations at most (default %(default)s)")
@@ -98,6 +107,14 @@ def fraction_or_file(text: str) -> float | str:
         return text
 
 
+def inducing_points(text: str) -> tuple[int | None, float | None]:
+    """Return the number that `100` means, or the nats per row that `auto` or `auto:0.02` means."""
+    word, colon, nats = text.partition(":")
+    with suppress(ValueError):
+        return (None, float(nats) if colon else NATS) if word == "auto" else (int(text), None)
+    raise argparse.ArgumentTypeError(f"is {text}: give a number, auto, or auto:NATS with nats per row")
+
+
 def seconds(text: str) -> float:
     """Return a number of seconds ≥ 1, or 0."""
     with suppress(ValueError):
@@ -146,7 +163,10 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
 
 def options_of(arguments: argparse.Namespace) -> Options:
     """Return the options of a fit, checked."""
-    options = Options(**{each.name: getattr(arguments, each.name) for each in fields(Options)})
+    given = {each.name: getattr(arguments, each.name) for each in fields(Options)}
+    number, given["grow"] = arguments.inducing
+    given["inducing"] = arguments.max_inducing if number is None else number
+    options = Options(**given)
     with named_as_options():
         options.check()
     return options
@@ -174,34 +194,44 @@ def ended(driver: Driver, line: str, code: int) -> dict[str, Any]:
 def summary(arguments: argparse.Namespace, driver: Driver, prepared: PreparedFit) -> dict[str, Any]:
     """Say how the fit ended, and return its figures."""
     fit, partners, interrupted, validation = prepared.fit, driver.partners, driver.stops.stopped, driver.validation
-    parameters, start = fit.objective.parameters(fit.optimizer.point), prepared.start
+    parameters, start, options = fit.objective.parameters(fit.optimizer.point), prepared.start, driver.options
     assert start is not None
+    evaluator, unmoved = fit.objective.evaluator, prepared.unmoved(parameters)
+    certificate = evaluator.certificate(parameters)
+    explained = 1 - 1 / (parameters.beta * evaluator.rows.variance)
     if driver.comm.rank == 0:
         for column, columns in prepared.constant.items():
             if columns:
                 print(f"constant columns of {column.upper()}: {numbered(columns, prepared.columns.get(column))}")
         print(f"{arguments.output}: bound {fit.bound!r} nats")
         print(f"{fit.iteration} iterations, {fit.evaluations} evaluations; stopped because {fit.stopped}")
-        if tried := start.tried:
-            print(
-                f"start: {', '.join(f'{name} {bound:.1f}' for name, bound in tried.items())} nats on {start.rows} rows"
-            )
+        if start.tried:
+            bounds = ", ".join(f"{name} {bound:.1f}" for name, bound in start.tried.items())
+            print(f"start: {start.best}, of {bounds} nats on {start.rows} rows")
+        if prepared.gaps:
+            print(grown_line(prepared.gaps, options))
+        if certificate is not None:
+            print(f"evidence: at most {certificate.upper:.1f} nats with this kernel and noise, so that more than "
+                  f"{fit.objective.m} inducing points gain at most {certificate.gap:.4f} nats per row")  # fmt: skip
         if interrupted:
             print("go on with --resume")
         if validation is not None:
             rmse, nlpd = validation.last
             print(f"{validation.rows.Y.n} validation rows: RMSE {rmse:.6g}, NLPD {nlpd:.6g} nats per row")
-        print("\n".join(weight_lines(parameters.alpha, prepared.columns.get("x"))))
+        print("\n".join(weight_lines(parameters.alpha, prepared.columns.get("x"), unmoved)))
         print(f"effective dimensions: {effective_dimensions(parameters.alpha):.2f}")
         if fit.objective.largest_jitter > fit.objective.jitter:
             print(f"jitter: grew from {fit.objective.jitter:g} to {fit.objective.largest_jitter:g} at some points")
-        if parameters.beta * parameters.variance < 2:
-            print("warning: the noise is as large as the signal: the fit explained next to nothing")
+        if explained < EXPLAINED:
+            print(f"warning: the fit explained next to nothing: {max(explained, 0.0):.1%} of the variance of Y")
     return {
         "bound": fit.bound, "bound_name": prepared.identity["bound"],
         "iterations": fit.iteration, "evaluations": fit.evaluations,
         "seconds": fit.trace.seconds[-1] if fit.iteration else 0.0,
         "beta": parameters.beta, "variance": parameters.variance, "alpha": parameters.alpha.tolist(),
+        "inducing": fit.objective.m, "explained": explained, "unmoved": unmoved, "gaps": dict(prepared.gaps),
+        "upper_bound": None if certificate is None else certificate.upper,
+        "gap": None if certificate is None else certificate.gap,
         **({} if validation is None else validation.figures()),
         "columns": dict(prepared.columns), "start": {"bounds": start.tried, "best": start.best, "rows": start.rows},
         "stopped": fit.stopped, "exit_code": STOPPED if interrupted else 0,
@@ -211,9 +241,18 @@ def summary(arguments: argparse.Namespace, driver: Driver, prepared: PreparedFit
     }  # fmt: skip
 
 
-def weight_lines(alpha: Floats, names: list[str] | None) -> Iterator[str]:
-    """Yield a line for each ARD weight: its number, its name where it has one, its value, and a bar."""
+def grown_line(gaps: Mapping[int, float], options: Options) -> str:
+    """Return how the number of inducing points was found, and why it is not larger."""
+    tried = ", ".join(f"{m}: {gap:.4f}" for m, gap in gaps.items())
+    enough = min(gaps.values()) <= (options.grow or 0.0)
+    why = f"below {options.grow:g}" if enough else "and there may be no more (--max-inducing)"
+    return f"inducing points, and nats per row that more can gain at most: {tried}, {why}"
+
+
+def weight_lines(alpha: Floats, names: list[str] | None, unmoved: list[int]) -> Iterator[str]:
+    """Yield a line for each ARD weight: its number, its name if it has one, its value, and a bar if it was learned."""
     words = [f"  {listed([name])}" for name in names] if names else [""] * len(alpha)
-    width = max(map(len, words))
+    width, largest = max(map(len, words)), np.delete(alpha, unmoved).max(initial=0.0) or 1.0
     for q, (value, word) in enumerate(zip(alpha, words, strict=True)):
-        yield f"alpha {q:3d}{word.ljust(width)}  {value:10.4g}  {'█' * round(40 * value / alpha.max())}"
+        bar = "never moved: the rows tell nothing about it" if q in unmoved else "█" * round(40 * value / largest)
+        yield f"alpha {q:3d}{word.ljust(width)}  {value:10.4g}  {bar}"

@@ -61,6 +61,10 @@ def contents(comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) -> tupl
     datasets = model_file.fitted_sections(parameters, prepared.standardized, posterior, fit.trace.series(), timed)
     datasets |= model_file.column_section(prepared.columns)
     known = {"n": evaluator.rows.n, "jitter": objective.jitter, "seed": prepared.identity["seed"]}
+    if (certificate := evaluator.certificate(parameters)) is not None:
+        known["upper_bound"] = certificate.upper
+    if unmoved := prepared.unmoved(parameters):
+        known["unmoved"] = unmoved
     return datasets, model_file.attributes(evaluator.model, {**known, "stopped": fit.stopped, **made})
 
 

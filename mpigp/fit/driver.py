@@ -73,6 +73,7 @@ class Driver:
         self.peak_memory, self.streamed = 0, False  # the largest of a rank, and whether rows stayed in their file
         self.made: dict[str, str] = {}  # how the model was made, for the attributes of its file
         self.validation: Validation | None = None  # of the last attempt, where there are rows to validate by
+        self._inducing: int | None = None  # of the fit, where their number was left to it
         self._data: list[tuple[str, str]] = []  # where rows are, and their fingerprint, of an earlier attempt
         self._failed_at = 0.0  # when the first of the ranks failed that have not been recovered from
         self._before = stamp(run.output) if run.output else None  # a file that differs is of this run
@@ -209,7 +210,9 @@ class Driver:
         holders = self.partners.holders(self.comm) if self.partners is not None and self.lost else None
         saved = holders is None and self._has_checkpoint()
         try:
-            prepared = prepare(X, Y, self.options, resuming=saved or holders is not None)
+            prepared = prepare(
+                X, Y, self.options, saved or holders is not None, self._known_inducing(saved, holders is not None)
+            )
         except EmptyColumn as error:
             names = self._columns.get("y")
             named = EmptyColumn(error.column, listed([names[error.column]])) if names else error
@@ -223,7 +226,7 @@ class Driver:
             for (where, now), (_, before) in zip(data, self._data or data, strict=True):
                 if now != before:
                     raise InputError(f"{where}has changed since this run began to read it: start it again")
-        self._data = data
+        self._data, self._inducing = data, prepared.identity["inducing"]
         if holders is not None and self.partners is not None:
             self.partners.restore(self.comm, prepared.fit, holders)
         elif saved:
@@ -239,6 +242,15 @@ class Driver:
                 say(f"recovered in {seconds:.2f} s: going on from {place}, at iteration {prepared.fit.iteration}")
             self._failed_at = 0.0
         return prepared
+
+    def _known_inducing(self, saved: bool, copied: bool) -> int | None:
+        """Return the number of inducing points of the fit that is continued, if the options leave it open."""
+        if self.options.grow is None or not saved:
+            return self._inducing if copied else None
+        assert self.output is not None
+        with raise_on_all_ranks(self.comm), open_model(self.output) as model:
+            m = len(model.parameters().Z)
+        return m
 
     def _has_checkpoint(self) -> bool:
         """Return whether there is a checkpoint to continue from, as rank 0 sees it."""

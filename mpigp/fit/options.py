@@ -45,6 +45,8 @@ class Options(Settings):
 
     model: str  # "regression" or "gplvm"
     inducing: int  # number of inducing points, at most that of rows
+    # Let m grow up to `inducing`, until more points can gain no more than so many nats per row and output (regression).
+    grow: float | None = None
     latent: int | None = None  # dimensions of the latent points (GPLVM)
     start: str = "auto"  # try several, on few rows at first; or a "single" one, on all rows
     init: str = "pca"  # or "random", or the path of a model file with the latent points to start from (GPLVM)
@@ -85,6 +87,8 @@ class Options(Settings):
                 raise InputError(f"{option}: is {value:g}: give a number ≥ {least}")
         if self.model == "gplvm" and self.latent is None:
             raise InputError("latent: is missing: a GPLVM needs its number of latent dimensions")
+        if self.grow is not None and (self.model != "regression" or not self.grow > 0):
+            raise InputError("inducing: auto is for regression, with a positive number of nats per row: give a number")
         if self.model != "gplvm" and self.missing:
             raise InputError(f"missing: is not for {self.model}: leave rows with missing entries out")
         self._check_validation()

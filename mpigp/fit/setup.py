@@ -13,6 +13,7 @@ from mpigp.errors import InputError
 from mpigp.fit.loop import Fit
 from mpigp.fit.objective import NAMES, Objective
 from mpigp.fit.options import Mode, Options
+from mpigp.fit.start.growing import grow
 from mpigp.fit.start.initialize import initialize
 from mpigp.fit.start.standardize import standardization
 from mpigp.fit.start.trials import SMALLEST, Start, regression_start
@@ -21,7 +22,9 @@ from mpigp.gp.statistics import model_of
 from mpigp.mpi.distributed_rows import DistributedRows, fingerprint
 from mpigp.mpi.evaluator import Evaluator
 from mpigp.mpi.rows import Rows, find_patterns
+from mpigp.types import Floats
 
+UNMOVED = 1e-4  # relative change of an ARD weight, below which nothing has moved it
 TRIAL = 50  # iterations after which starts are compared, once variance and beta are free
 
 
@@ -34,16 +37,26 @@ class PreparedFit(NamedTuple):
     identity: dict[str, Any]  # what two fits must have in common for one to continue the other
     columns: Mapping[str, list[str]] = MappingProxyType({})  # by "x" and "y", names of the columns that have some
     start: Start | None = None  # where it began
+    gaps: Mapping[int, float] = MappingProxyType({})  # of the numbers of inducing points that were tried
+    first_alpha: Floats | None = None  # the ARD weights before the first step
+
+    def unmoved(self, parameters: Globals) -> list[int]:
+        """Return the inputs whose ARD weights were free to move, and are where they began."""
+        if self.first_alpha is None or "alpha" in self.fit.settings.fixed or not self.fit.iteration:
+            return []
+        return np.flatnonzero(np.abs(parameters.alpha / self.first_alpha - 1) < UNMOVED).tolist()
 
 
 @np.errstate(all="ignore")  # a start that is not finite is refused
-def prepare(X: DistributedRows | None, Y: DistributedRows, options: Options, resuming: bool = False) -> PreparedFit:
+def prepare(X: DistributedRows | None, Y: DistributedRows, options: Options, resuming: bool = False,
+            inducing: int | None = None) -> PreparedFit:  # fmt: skip
     """Standardize, initialize, and return the fit at its start. Collective.
 
     Inputs X (n, q), None for a GPLVM, and outputs Y (n, d) are float64 and row-major, or streamed. They are
     standardized in place, and the fit keeps them; missing entries, of outputs in memory, become zero.
 
     resuming : a checkpoint is to be loaded into the fit, so there is no start to choose
+    inducing : the number of inducing points that it has, where that was left to the fit
     """
     began = time.perf_counter()
     data, filled, patterns = fingerprint(X, Y), Y, None
@@ -54,6 +67,12 @@ def prepare(X: DistributedRows | None, Y: DistributedRows, options: Options, res
         means = standardization(Y, "center")[0].mean
         filled = Y.with_local(np.where(np.isnan(Y.local), means, Y.local))
         Y.local[np.isnan(Y.local)] = 0.0
+    grown = None
+    if options.grow is not None and X is not None:
+        if inducing is None:
+            grown = grow(X, Y, options)
+            inducing = len(grown.start.parameters.Z)
+        options = replace(options, inducing=inducing)
     plain = replace(options, placement="random") if resuming else options  # the fastest: the points will be replaced
     first, mu, S = initialize(X, filled, plain, options.seed)
     rows = Rows(Y.comm, Y.n, mu, S, Y.local, patterns)
@@ -61,14 +80,17 @@ def prepare(X: DistributedRows | None, Y: DistributedRows, options: Options, res
     evaluator = Evaluator(Y.comm, model, rows, options.inducing, mu.shape[1], options.threads)
     objective = Objective(evaluator, options.jitter)
     start = Start(first)
-    if not resuming and options.restarts > 1:
+    if grown is not None:
+        start = grown.start
+    elif not resuming and options.restarts > 1:
         start = Start(best_start(objective, X, filled, options))
     elif not resuming and options.start == "auto" and X is not None and Y.n >= SMALLEST and not options.hold:
         start = regression_start(X, Y, options, first)
     fit = Fit(objective, options, start.parameters, resuming, start.learned, time.perf_counter() - began)
     if not resuming and not np.isfinite(fit.bound):
         raise InputError("the bound has no value at the start: choose `standardize` scale, or a larger `jitter`")
-    return PreparedFit(fit, standardized, constant, identity(options, rows, mu.shape[1], data), start=start)
+    return PreparedFit(fit, standardized, constant, identity(options, rows, mu.shape[1], data), start=start,
+                       gaps={} if grown is None else grown.gaps, first_alpha=first.alpha)  # fmt: skip
 
 
 def standardize(mode: Mode, X: DistributedRows | None,
@@ -85,7 +107,7 @@ def standardize(mode: Mode, X: DistributedRows | None,
 def identity(options: Options, rows: Rows, q: int, data: str) -> dict[str, Any]:
     """Return what a checkpoint must have been made with, to be continued."""
     names = ("model", "optimizer", "hold", "fixed", "init", "placement", "start", "seed", "restarts", "standardize",
-             "jitter", "kernel", "bound", "validate")  # fmt: skip
+             "jitter", "kernel", "bound", "validate", "grow")  # fmt: skip
     given = {name: getattr(options, name) for name in names}
     given["fixed"] = ",".join(name for name in NAMES if name in options.fixed)
     given["validate"] = "a file" if isinstance(options.validate, str) else options.validate

@@ -17,6 +17,7 @@ import numpy as np
 
 from mpigp import native
 from mpigp.gp.bound import Bound, Group, largest_bound
+from mpigp.gp.certificate import Certificate, upper_bound
 from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import Adjoints, Block, Inducing, Model, Statistics
 from mpigp.mpi.communicator import check_alike
@@ -111,6 +112,19 @@ class Evaluator:
         self.last = None if master is None else (inducing, master)
         rounding = self.model.rounding(inducing, parameters.beta * parameters.variance, self.rows.n * self.d)
         return Evaluation(value, gradient, jitter, rounding)
+
+    def certificate(self, parameters: Globals) -> Certificate | None:
+        """Return what the evidence lies between at the parameters of the last evaluation, on rank 0; None for a GPLVM,
+        of which nothing is known, and where rounding leaves no upper bound."""
+        if self.last is None or self.rows.S is not None:
+            return None
+        (_, master), (group,) = self.last, self.rows.groups
+        try:
+            upper = upper_bound(master.summary.C[0], master.summary.b, group.n, group.YY, parameters.variance,
+                                parameters.beta)  # fmt: skip
+        except NotPositiveDefinite:
+            return None
+        return Certificate(master.bound.value, upper, group.n * self.d)
 
     def _broadcast_parameters(self, parameters: Globals | None, jitter: float) -> tuple[Globals, float]:
         """Return rank 0's parameters and jitter, on every rank."""

@@ -102,6 +102,11 @@ class Rows:
         self.absolute_Y = np.array(absolute)
         self.groups = [Group(np.arange(Y.shape[1]), n, float(YY))] if patterns is None else patterns.groups(outputs)
 
+    @property
+    def variance(self) -> float:
+        """The mean square of the entries of Y that are there: their variance, where they were standardized."""
+        return sum(group.YY for group in self.groups) / sum(group.n * len(group.outputs) for group in self.groups)
+
     def blocks(self) -> Iterator[Block]:
         """Return the rows in blocks: one, unless they are streamed."""
         return self._blocks() if self._whole is None else iter([self._whole])

@@ -1,6 +1,7 @@
 """The contents of a model file that a report shows: parameters, latent space, and the course of the fit."""
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,7 +61,8 @@ class ValidationScores(NamedTuple):
 class Fitted(NamedTuple):
     """A model file.
 
-    d, jitter, seed, stopped, timing : None where the file does not tell
+    d, jitter, seed, stopped, upper_bound, timing : None where the file does not tell
+    unmoved : inputs whose ARD weights are where they began
     y_scale : (d,), None where outputs were not standardized.   latent : None in regression
     validation : None where no iteration was scored
     last : `iterations`, and `bound`, `gradient_norm`, `seconds`, `evaluations` at the last; empty where there was none
@@ -76,6 +78,8 @@ class Fitted(NamedTuple):
     jitter: float | None
     seed: int | None
     stopped: str | None
+    upper_bound: float | None
+    unmoved: list[int]
     parameters: Globals
     y_scale: Floats | None
     learning: Iterations
@@ -101,6 +105,7 @@ def read_fitted(model: ModelFile) -> Fitted:
     model.sizes["n"] = n
     y = None if d is None else model.standardization("y")
     trace, stopped = model.trace(), model.attribute("stopped")
+    upper, unmoved = model.attribute("upper_bound"), model.attribute("unmoved", [])
     count = len(trace.get("bound", []))
     places = evenly(count, ITERATIONS)
     series = (np.array(trace.get(name, []), float)[places] for name in Iterations._fields[1:])
@@ -116,6 +121,8 @@ def read_fitted(model: ModelFile) -> Fitted:
         name=Path(model.name).name, model=kind, bound=model.bound, n=n, d=d,
         jitter=None if model.attribute("jitter") is None else model.jitter(0.0),
         seed=model.attribute("seed"), stopped=None if stopped is None else str(stopped),
+        upper_bound=upper if isinstance(upper, float) and math.isfinite(upper) else None,
+        unmoved=[q for q in range(len(parameters.alpha)) if isinstance(unmoved, list) and q in unmoved],
         parameters=parameters, y_scale=None if y is None else y.scale, learning=Iterations(places + 1, *series),
         validation=read_validation(trace), last=last,
         latent=latent, timing=model.timing(), made=model.provenance(), columns=model.columns(),

@@ -159,6 +159,7 @@ def phases(timing: Timing) -> str:
 def parameters(fitted: Fitted) -> str:
     """Return the section on the parameters."""
     Z, variance, _, beta = fitted.parameters
+    names = fitted.columns.get("x") or [str(q) for q in range(Z.shape[1])]
     noise = f"{number(beta**-0.5)}, in the model’s units"
     if fitted.y_scale is not None and len(fitted.y_scale) == 1:
         noise += f"; {number(beta**-0.5 * float(fitted.y_scale[0]))} in the data’s"
@@ -173,6 +174,8 @@ def parameters(fitted: Fitted) -> str:
     learned = [
         ("kernel variance σ_f²", number(variance)), ("noise precision β", number(beta)), ("noise σ", noise),
         ("signal to noise σ_f² β", number(variance * beta)),
+        ("evidence at most, nats", None if fitted.upper_bound is None else number(fitted.upper_bound, 9)),
+        ("inputs that never moved", ", ".join(names[q] for q in fitted.unmoved) or None),
         ("stopped because", "it has not stopped: this is a checkpoint" if fitted.stopped == "" else fitted.stopped),
     ]  # fmt: skip
     halves = ([(name, value) for name, value in rows if value is not None] for rows in (shape, learned))

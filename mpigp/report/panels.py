@@ -32,13 +32,14 @@ class Report(NamedTuple):
 def describe(report: Report) -> Figures:
     """Return the figures of a report."""
     fitted, labels, predictions, metrics = report
-    alpha = fitted.parameters.alpha
+    alpha = fitted.parameters.alpha.copy()
+    alpha[fitted.unmoved] = 0.0  # nothing was learned about them
     across = np.argsort(-alpha, kind="stable").tolist()  # the most relevant (largest alpha) first
     inputs = [f"{'input' if fitted.latent is None else 'dimension'} {place}" for place in range(len(alpha))]
     named = fitted.columns.get("x") if predictions is None else predictions.x_names
     if named:
         inputs = [f"{name}, {column}" for name, column in zip(inputs, named, strict=True)]
-    data: dict[str, Any] = {"alpha": alpha, "lengthscale": alpha**-0.5, "inputs": inputs}
+    data: dict[str, Any] = {"alpha": alpha, "lengthscale": fitted.parameters.alpha**-0.5, "inputs": inputs}
     data["learning"] = fitted.learning._asdict() | {"frame": list(fitted.learning.frame)}
     panels = [relevance(fitted)]
     if fitted.latent is not None:

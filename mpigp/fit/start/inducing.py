@@ -25,8 +25,9 @@ def random_rows(X: DistributedRows, m: int, seed: int) -> Floats:
     return X.take(draw(X.n, m, seed))
 
 
-def greedy(X: DistributedRows, m: int, alpha: Floats, seed: int = 0) -> Floats:
-    """Return rows chosen one after the other, each that whose function value the ones before explain least.
+def greedy(X: DistributedRows, m: int, alpha: Floats, seed: int = 0, kept: Floats | None = None) -> Floats:
+    """Return rows chosen one after the other, each that whose function value the ones before explain least; first of
+    all come the points `kept` (k, q), if there are any.
 
     This is the pivoted Cholesky factorization of k(x, x') = exp(−½ Σ α_q (x_q − x'_q)²). With the conditional variances
     v, initially 1, step j takes the pivot p = argmax v (of equals, the first row) and
@@ -39,21 +40,23 @@ def greedy(X: DistributedRows, m: int, alpha: Floats, seed: int = 0) -> Floats:
     """
     from mpi4py import MPI
 
-    comm, looked_at = X.comm, max(m, min(X.n, GREEDY_ROWS))
-    candidates = X.take(draw(X.n, looked_at, seed))
+    first = np.empty((0, X.columns)) if kept is None else kept
+    comm, looked_at = X.comm, max(m - len(first), min(X.n, GREEDY_ROWS))
+    candidates = np.concatenate([first, X.take(draw(X.n, looked_at, seed))])
     chosen: list[int] = []
     with threadpool_limits(limits=1, user_api="blas"):
         factor = _Factor(comm, candidates * np.sqrt(alpha), m)
         largest = np.zeros(1, np.dtype([("variance", "f8"), ("index", "i4")], align=True))
         while len(chosen) < m:
-            largest[0] = factor.least_explained()
+            largest[0] = factor.variance_of(len(chosen)) if len(chosen) < len(first) else factor.least_explained()
             comm.Allreduce(MPI.IN_PLACE, [largest, MPI.DOUBLE_INT], op=MPI.MAXLOC)
             variance, pivot = largest[0].item()
-            if variance < EXPLAINED:
+            if variance >= EXPLAINED:
+                factor.add(pivot, variance)
+            elif len(chosen) >= len(first):
                 break
-            factor.add(pivot, variance)
-            chosen.append(pivot)
-    others = np.setdiff1d(np.arange(looked_at), chosen)
+            chosen.append(pivot if len(chosen) >= len(first) else len(chosen))
+    others = np.setdiff1d(np.arange(len(candidates)), chosen)
     filled = others[draw(len(others), m - len(chosen), seed)]
     return candidates[[*chosen, *filled]]
 
@@ -113,6 +116,11 @@ class _Factor:
             return -np.inf, len(self.points)
         local = int(np.argmax(self.variances))
         return self.variances[local], self.start + local
+
+    def variance_of(self, candidate: int) -> tuple[float, int]:
+        """Return the conditional variance of a candidate, if it is of this rank, and its number."""
+        ours = self.start <= candidate < self.start + len(self.variances)
+        return (self.variances[candidate - self.start] if ours else -np.inf), candidate
 
     def add(self, pivot: int, variance: float) -> None:
         """Make the candidate `pivot` of this conditional variance the next row of L."""
