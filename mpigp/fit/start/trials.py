@@ -88,8 +88,9 @@ def problem(X: DistributedRows, Y: DistributedRows, options: Options) -> Problem
 
 
 def began(problem: Problem, options: Options, start: Start, iterations: int) -> Fit:
-    """Return a fit after so many iterations from a start."""
-    few = replace(options, max_iter=min(iterations, options.max_iter))
+    """Return a fit after so many iterations from a start, which do not depend on the iterations that the fit may make:
+    it may be resumed to make more."""
+    few = replace(options, max_iter=iterations)
     fit = Fit(problem.objective, few, start.parameters, learned=start.learned)
     fit.run()
     return fit
