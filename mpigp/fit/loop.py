@@ -68,7 +68,8 @@ class Fit:
         self.stopped = ""
         self.hold = settings.hold or 0
         self.held = self.hold > 0 and not settings.fixed >= HELD
-        self._before, self._evaluations = seconds, 0  # seconds and evaluations of earlier runs and optimizers
+        self.began = self._before = seconds
+        self._evaluations = 0  # of earlier optimizers; `_before` has the seconds of earlier runs
         self._begin(objective.point(start), resuming)
         if learned is not None and isinstance(self.optimizer, LBFGS):
             self.optimizer.adopt(learned)

@@ -44,7 +44,7 @@ class Progress:
             return
         self._last = now
         trace, share = fit.trace, shares(fit)
-        each = trace.seconds[-1] / fit.iteration
+        each = (trace.seconds[-1] - fit.began) / fit.iteration
         left = (fit.settings.max_iter - fit.iteration) * each
         text = (
             f"iteration {fit.iteration}  bound {trace.bound[-1]:.4f}  gradient {trace.gradient_norm[-1]:.3g}  "
