@@ -24,10 +24,10 @@ from mpigp.mpi.rows import Rows
 from mpigp.types import Integers
 
 SMALLEST = 1000  # rows, of which starts are worth trying
-FIRST, GROWTH, LARGEST = 2**11, 4, 2**17  # rows of the first subset, how many times more the next has, and the most
+FIRST, GROWTH, LARGEST = 2**13, 4, 2**17  # rows of the first subset, how many times more the next has, and the most
 NUMBERS = 2**24  # of a subset, at most: every rank holds them
 ITERATIONS, LATER = 20, 10  # on the first subset, and on each larger one
-MARGIN = 0.005  # nats per row that another start must be better by: the first iterations do not tell all
+MARGIN = 0.01  # nats per row that another start must be better by: the first iterations do not tell all
 MOST_COMPARED = 200
 """Inducing points up to which starts are compared. With more, a comparison costs as much as the first third of a fit's
 way to a good model, and where so many points lie matters less."""
@@ -57,11 +57,9 @@ def subset_sizes(n: int, m: int, columns: int) -> list[int]:
     while size < GROWTH * m:
         size *= 2
     sizes = []
-    while GROWTH * size <= n and size <= LARGEST and size * columns <= NUMBERS:
+    while 2 * size <= n and size <= LARGEST and size * columns <= NUMBERS:
         sizes.append(size)
         size *= GROWTH
-    if len(sizes) == 1 and m <= MOST_COMPARED:  # too few rows to compare starts on
-        sizes.append(min(GROWTH * sizes[0], n // 2))
     return sizes
 
 
