@@ -61,7 +61,7 @@ def subset_sizes(n: int, m: int, columns: int) -> list[int]:
         sizes.append(size)
         size *= GROWTH
     if len(sizes) == 1 and m <= MOST_COMPARED:  # too few rows to compare starts on
-        sizes.append(min(GROWTH * sizes[0], n // 2))
+        sizes.append(min(GROWTH * sizes[0], n // 2, NUMBERS // columns))
     return sizes
 
 
