@@ -60,3 +60,37 @@ def test_intervals_are_iterations_or_minutes() -> None:
     for text in ("-1", "m", "0m", "x"):
         with pytest.raises(Exception, match="iterations"):
             interval(text)
+
+
+@pytest.fixture(scope="module")
+def regression(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+    return write_inputs(tmp_path_factory.mktemp("regression"), "regression", 1009, 6, 2, 3)
+
+
+def said(capfd: pytest.CaptureFixture, inputs: Inputs, output: Path, *options: str) -> tuple[list[str], dict]:
+    """Return the lines of a short fit that tell of its start, and the figures of its start."""
+    learn = ["--model", "regression", "--inducing", "6", "--max-iter", "3", "--overwrite", "--json"]
+    capfd.readouterr()
+    assert execute(["fit", str(inputs.data), "-o", str(output), *learn, *options]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    return [line for line in lines if line.startswith("start: ")], json.loads(lines[-1])["start"]
+
+
+def test_a_fit_tells_which_starts_it_compared(regression: Inputs, tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
+    (line,), figures = said(capfd, regression, tmp_path / "model.h5")
+    assert list(figures["bounds"]) == ["random", "kmeans", "greedy"]
+    assert figures["best"] in figures["bounds"]
+    assert figures["rows"] == 1009
+    compared = ", ".join(f"{name} {value:.1f}" for name, value in figures["bounds"].items())
+    assert line == f"start: {compared} nats on 1009 rows"
+
+
+@pytest.mark.parametrize(
+    "options", ["--start single", "--hold 2", "--restarts 2", "--placement random"], ids=lambda text: text[2:]
+)
+def test_a_fit_that_compared_nothing_tells_nothing(
+    options: str, regression: Inputs, tmp_path: Path, capfd: pytest.CaptureFixture
+) -> None:
+    lines, figures = said(capfd, regression, tmp_path / "model.h5", *options.split())
+    assert lines == []
+    assert figures["bounds"] == {}

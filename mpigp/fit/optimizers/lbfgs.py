@@ -192,16 +192,16 @@ class LBFGS:
         return {"point": self.point, "basis": self.basis, "curvature": self.curvature, "units": self.units}
 
     def numbers(self) -> dict[str, Any]:
-        scalars = np.array([self.value, self.evaluations, self._square, self.steps])
+        scalars = np.array([self.value, self.evaluations, self._square, self.steps, self.first])
         return {"scalars": scalars, "gram": self.gram, "pairs": np.array(self.pairs, int)}
 
     def restore(self, numbers: dict[str, Any]) -> None:
-        value, evaluations, square, steps = np.array(numbers["scalars"], float).tolist()
+        value, evaluations, square, steps, first = np.array(numbers["scalars"], float).tolist()
         gram, pairs = np.array(numbers["gram"], float), [int(place) for place in numbers["pairs"]]
         if gram.shape != self.gram.shape or len({*pairs} & {*range(self.memory)}) < len(pairs):
             raise ValueError(f"the memory of L-BFGS is not that of {self.memory} steps")
         self.value, self.evaluations, self._square, self.steps = value, int(evaluations), square, int(steps)
-        self.gram, self.pairs = gram, pairs
+        self.first, self.gram, self.pairs = first, gram, pairs
 
 
 class Trial(NamedTuple):

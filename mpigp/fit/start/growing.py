@@ -37,7 +37,7 @@ def grow(X: DistributedRows, Y: DistributedRows, options: Options) -> Grown:
     assert options.grow is not None
     most = min(options.inducing, X.n)
     m, gaps = min(FEWEST, most), {}
-    size = max(GROWTH * FIRST, GROWTH * most)
+    size = max(FIRST, GROWTH * most)
     numbers = draw(X.n, size, options.seed, ROWS_STREAM) if size < X.n else None
     some_X, some_Y = (each if numbers is None else subset(each, numbers) for each in (X, Y))
     start = Start(first_globals(X, Y, replace(options, inducing=m, placement="random"), options.seed))

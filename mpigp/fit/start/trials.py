@@ -24,7 +24,10 @@ from mpigp.mpi.rows import Rows
 from mpigp.types import Integers
 
 SMALLEST = 1000  # rows, of which starts are worth trying
-FIRST, GROWTH, LARGEST = 2**13, 4, 2**17  # rows of the first subset, how many times more the next has, and the most
+FIRST, GROWTH, LARGEST = 2**13, 4, 2**17
+"""Rows of the first subset, how many times more the next has, and the most. Fewer put inputs to zero that all rows have
+a use for, and a weight near zero hardly moves again."""
+
 NUMBERS = 2**24  # of a subset, at most: every rank holds them
 ITERATIONS, LATER = 20, 10  # on the first subset, and on each larger one
 MARGIN = 0.01  # nats per row that another start must be better by: the first iterations do not tell all
@@ -113,41 +116,33 @@ def reached(fit: Fit, n: int) -> Start:
 def regression_start(X: DistributedRows, Y: DistributedRows, options: Options, first: Globals) -> Start:
     """Return the start of a regression of these rows, of which `first` is the plain one. Collective.
 
-    On the first subset, the ones to compare are `first`, the same with cluster centers for inducing points, and the
-    better of them with inducing points that are chosen greedily under the kernel that it has learned by then (Burt et
-    al. 2020). All go on to the second subset, where they are compared; the best goes on to larger ones.
+    On the first subset, or on all rows where they are few, these are compared after some iterations: `first`, the same
+    with cluster centers for inducing points, and the better of them with inducing points that are chosen greedily under
+    the kernel that it has learned by then (Burt et al. 2020). The best goes on to larger subsets.
     """
     m = options.inducing
     sizes = subset_sizes(X.n, m, X.columns + Y.columns)
-    numbers = draw(X.n, sizes[-1], options.seed, ROWS_STREAM) if sizes else np.arange(0)
-    problems: list[Problem] = []
+    problems = [problem(X, Y, options)] if not sizes else []
     if sizes:
-        all_X, all_Y = (subset(each, numbers) for each in (X, Y))
+        most = draw(X.n, sizes[-1], options.seed, ROWS_STREAM)
+        all_X, all_Y = (subset(each, most) for each in (X, Y))
         for size in sizes:
-            fewer = draw(len(numbers), size, options.seed, ROWS_STREAM)
-            problems.append(problem(subset(all_X, fewer), subset(all_Y, fewer), options))
-    else:
-        problems.append(problem(X, Y, options))
-    arena = problems[min(1, len(problems) - 1)]
-
-    def tried(start: Start) -> Fit:
-        if len(problems) > 1:
-            start = reached(began(problems[0], options, start, ITERATIONS), arena.X.n)
-        return began(arena, options, start, LATER if len(problems) > 1 else ITERATIONS)
-
-    fits = {"random": tried(Start(first))}
+            some = draw(len(most), size, options.seed, ROWS_STREAM)
+            problems.append(problem(subset(all_X, some), subset(all_Y, some), options))
+    arena = problems[0]
+    fits = {"random": began(arena, options, Start(first), ITERATIONS)}
     best = "random"
     for name in others(options):
         learned = learned_parameters(fits[best])
         if name == "kmeans":
-            start = first._replace(Z=kmeans(problems[0].X, m, options.seed))
+            start = first._replace(Z=kmeans(arena.X, m, options.seed))
         else:
             start = learned._replace(Z=greedy(arena.X, m, learned.alpha, options.seed))
-        fits[name] = tried(Start(start))
+        fits[name] = began(arena, options, Start(start), ITERATIONS)
         if fits[name].bound > fits[best].bound + MARGIN * arena.X.n:
             best = name
     fit = fits[best]
-    for larger in problems[2:]:
+    for larger in problems[1:]:
         fit = began(larger, options, reached(fit, larger.X.n), LATER)
     compared = {name: fit.bound for name, fit in fits.items()} if len(fits) > 1 else {}
     return reached(fit, X.n)._replace(tried=compared, best=best, rows=arena.X.n)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Any
 
@@ -11,7 +12,7 @@ from mpi4py import MPI
 from scipy.optimize import minimize, rosen, rosen_der
 
 from mpigp.fit.optimizers import OPTIMIZERS
-from mpigp.fit.optimizers.lbfgs import CURVATURE, DECREASE, search
+from mpigp.fit.optimizers.lbfgs import CURVATURE, DECREASE, LBFGS, search
 from mpigp.mpi.vectors import MultiVector, VectorSpace
 
 SPACE = VectorSpace(MPI.COMM_SELF, shared=3, segments=2, rows_local=40, width=2, chunk=16)
@@ -164,6 +165,73 @@ def test_restored_it_goes_on_with_the_same_bits(name: str) -> None:
         whole.gradient_norm,
         whole.evaluations,
     )
+
+
+def evaluations_to(gradient_norm: float, optimizer: LBFGS, most: int = 2000) -> int:
+    """Return the evaluations of a search until the gradient is so small, no step is found, or there are too many."""
+    while optimizer.gradient_norm > gradient_norm and optimizer.evaluations < most and optimizer.step():
+        pass
+    return optimizer.evaluations
+
+
+NOISE = 1e-3
+
+
+def noisy(point: MultiVector, out: MultiVector) -> float:
+    """Return the quadratic with an error up to NOISE that follows the point's bits; the gradient has none."""
+    bits = hashlib.sha256(numbers(point).tobytes()).digest()
+    return QUADRATIC(point, out) + NOISE * (2 * int.from_bytes(bits[:6], "big") / 2**48 - 1)
+
+
+def test_lbfgs_goes_by_slopes_where_rounding_hides_the_values() -> None:
+    reached = []
+    for rounding in (0.0, 2 * NOISE):
+        optimizer = LBFGS(noisy, SPACE, start(1.0))
+        optimizer.rounding = rounding
+        evaluations_to(1e-6, optimizer, 300)
+        reached.append(optimizer.gradient_norm)
+    stalled, went_on = reached
+    assert stalled > 1e-2  # where the values are about NOISE
+    assert went_on < 1e-6
+
+
+SKEWED = np.random.default_rng(1).permutation(np.logspace(0, 4, SIZE))
+SHARED = VectorSpace(MPI.COMM_SELF, shared=SIZE, segments=0, rows_local=0, width=2, chunk=16)  # as in regression
+
+
+def skewed(point: MultiVector, out: MultiVector) -> float:
+    """Return a quadratic of shared variables whose curvatures differ by orders of magnitude."""
+    out.shared[0] = SKEWED * point.shared[0]
+    return float(0.5 * point.shared[0] @ out.shared[0])
+
+
+def begun(value: float) -> LBFGS:
+    block = SHARED.block(1)
+    block.shared[...] = value
+    return LBFGS(skewed, SHARED, block)
+
+
+def test_what_a_search_has_learned_shortens_the_next() -> None:
+    first, second = begun(1.0), begun(-0.7)
+    alone = evaluations_to(1e-3, begun(-0.7))
+    evaluations_to(1e-3, first)
+    second.adopt(first.learned)
+    assert second.gradient_norm == begun(-0.7).gradient_norm  # in units of the variables, whatever it goes by
+    assert evaluations_to(1e-3, second) < 0.8 * alone
+    np.testing.assert_allclose(second.gradient_norm, np.linalg.norm(SKEWED * second.point.shared[0]), rtol=1e-6)
+
+
+def test_what_was_adopted_is_kept_where_a_search_is_restored() -> None:
+    taught, whole, again = begun(1.0), begun(-0.7), begun(0.1)
+    evaluations_to(1e-3, taught)
+    whole.adopt(taught.learned)
+    for key, block in again.vectors().items():
+        block.set(whole.vectors()[key])
+    again.restore(whole.numbers())
+    for _ in range(10):
+        assert whole.step()
+        assert again.step()
+    assert numbers(again.point).tobytes() == numbers(whole.point).tobytes()
 
 
 @pytest.mark.parametrize("first", [1e-3, 0.1, 1.0, 30.0])
