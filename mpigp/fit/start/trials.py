@@ -24,11 +24,11 @@ from mpigp.mpi.rows import Rows
 from mpigp.types import Integers
 
 SMALLEST = 1000  # rows, of which starts are worth trying
-FIRST, GROWTH, LARGEST = 2**13, 4, 2**17
+FIRST, GROWTH, LARGEST = 2**13, 4, 2**15
 """Rows of the first subset, how many times more the next has, and the most. Fewer put inputs to zero that all rows have
 a use for, and a weight near zero hardly moves again."""
 
-NUMBERS = 2**24  # of a subset, at most: every rank holds them
+NUMBERS = 2**21  # of a subset, at most: every rank holds them
 ITERATIONS, LATER = 20, 10  # on the first subset, and on each larger one
 MARGIN = 0.01  # nats per row that another start must be better by: the first iterations do not tell all
 MOST_COMPARED = 200
