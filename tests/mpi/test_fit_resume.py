@@ -28,9 +28,9 @@ from tests.support.inputs import MODELS, Inputs, write_inputs
 from tests.support.launching import KILL, LAUNCHERS, ROOT, Outcome, end_session, needed_flags, run, several
 
 N, M, Q, D = 700, 8, 2, 3
-ITERATIONS, HOLD = 36, 6
+ITERATIONS, HOLD = 60, 6  # more than ENOUGH and what the pipe holds
 ENOUGH = 10  # iterations that a run is let make before it is stopped; those behind are free
-PIPE = 4096  # bytes, the least that a pipe holds: a dozen lines of metrics
+PIPE = 4096  # bytes, the least that a pipe holds: some 25 lines of metrics
 REASONS = ("SIGTERM", "SIGUSR1", "time limit")
 LIMIT = 1.5  # seconds of the time limit: more than the first iterations take
 # Every optimizer meets every reason and both models, and every model every reason; not each of them all at once.
@@ -101,7 +101,7 @@ def stop(
 ) -> Stopped:
     """Start a fit, let it make ENOUGH iterations, call `stopper` with its ranks, and let it go on.
 
-    The metrics go to a pipe that holds but a dozen lines, and that nobody reads until the stopper is through: however
+    The metrics go to a pipe that holds but some 25 lines, and that nobody reads until the stopper is through: however
     fast the machine, the run cannot get to its end before.
     """
     folder.mkdir(parents=True, exist_ok=True)
