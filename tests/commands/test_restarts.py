@@ -82,7 +82,7 @@ def test_a_fit_tells_which_starts_it_compared(regression: Inputs, tmp_path: Path
     assert figures["best"] in figures["bounds"]
     assert figures["rows"] == 1009
     compared = ", ".join(f"{name} {value:.1f}" for name, value in figures["bounds"].items())
-    assert line == f"start: {compared} nats on 1009 rows"
+    assert line == f"start: {figures['best']}, of {compared} nats on 1009 rows"
 
 
 @pytest.mark.parametrize(
