@@ -5,10 +5,20 @@ accumulator; from there on everything (chunks, threads, ranks) adds integers. Th
 before the sum. One accumulator resolves a sum to 2⁻⁶¹ of its bound; a second one holds the remainder of the first, to a
 further 2⁻⁴⁰.
 
-A superaccumulator needs no bound: its digits of 32 bits cover all exponents of a double, so its sum is exact.
+A superaccumulator needs no bound: its digits of 32 bits cover all exponents of a double, so its sum is exact. A window
+keeps three of these digits, down from the largest place that any value added to it occupies. The unit of this place is
+at most M, the largest absolute value. A value loses less than the unit of the third place, so a sum of k values loses
+less than 2⁻⁶⁴ k M before it is rounded to a double.
+
+A `Summation` is how the sums of a round are kept: in fixed point, or in windows. A rank's words of a round are the
+accumulators of its sums, and last the number of chunk sums that overflowed them, or were not finite.
 """
 
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, Protocol
+
 import numpy as np
+from numpy.typing import NDArray
 
 from mpigp import native
 from mpigp.native import from_superaccumulators as from_superaccumulators
@@ -20,6 +30,12 @@ FINE = native.FINE
 
 LEAST_EXPONENT, DIGITS = native.LEAST_EXPONENT, native.DIGITS
 """A superaccumulator has DIGITS digits, and its first counts 2^LEAST_EXPONENT."""
+
+WORDS = 1 + native.WINDOW_DIGITS
+"""Words of a sum in a window: its top, and its digits."""
+
+MOST = 2.0**62
+"""Of a chunk's sum in one accumulator."""
 
 
 def scale_for(bound: Floats | float) -> Floats:
@@ -43,3 +59,70 @@ def to_accumulators(values: Floats, scale: Floats) -> Integers:
     accumulators[0::2] = whole
     accumulators[1::2] = np.rint((x - whole) * FINE)
     return accumulators
+
+
+class Summation(Protocol):
+    """How the sums of a round are kept, on a thread, on a rank, and over the ranks."""
+
+    def zeros(self, count: int) -> Integers:
+        """Return the words of so many sums of nothing."""
+
+    def add(self, accumulators: Integers, scale: Floats, values: Floats) -> int:
+        """Add values (count,) to accumulators; return how many are too large, or not finite."""
+
+    def merge(self, words: Integers, others: Integers) -> None:
+        """Add the words of other chunks to words."""
+
+    def messages(self, words: Integers) -> Iterator[tuple[NDArray[np.integer], Literal["sum", "max"]]]:
+        """Yield each array that the ranks reduce in place, one after the other, to make words those of all ranks."""
+
+    def floats(self, accumulators: Integers, scale: Floats) -> Floats:
+        """Return the sums (count,)."""
+
+
+class FixedPoint(NamedTuple):
+    """Sums with a bound that is known before, in one or two accumulators each (`add` is for one)."""
+
+    per_sum: int
+
+    def zeros(self, count: int) -> Integers:
+        return np.zeros(self.per_sum * count + 1, np.int64)
+
+    def add(self, accumulators: Integers, scale: Floats, values: Floats) -> int:
+        x = values * scale
+        fits = np.abs(x) < MOST
+        accumulators += np.rint(np.where(fits, x, 0.0)).astype(np.int64)
+        return int(np.count_nonzero(~fits))
+
+    def merge(self, words: Integers, others: Integers) -> None:
+        words += others
+
+    def messages(self, words: Integers) -> Iterator[tuple[NDArray[np.integer], Literal["sum", "max"]]]:
+        yield words, "sum"
+
+    def floats(self, accumulators: Integers, scale: Floats) -> Floats:
+        return from_accumulators(accumulators, scale)
+
+
+class Windows:
+    """Sums without a known bound, which need no scale: the tops of all windows come first, then their digits."""
+
+    def zeros(self, count: int) -> Integers:
+        return np.zeros(WORDS * count + 1, np.int64)
+
+    def add(self, accumulators: Integers, scale: Floats, values: Floats) -> int:
+        return native.add_to_windows(accumulators, values)
+
+    def merge(self, words: Integers, others: Integers) -> None:
+        native.merge_windows(words[:-1], others[:-1])
+        words[-1] += others[-1]
+
+    def messages(self, words: Integers) -> Iterator[tuple[NDArray[np.integer], Literal["sum", "max"]]]:
+        count = len(words) // WORDS
+        tops = words[:count].astype(np.int8)
+        yield tops, "max"
+        native.raise_windows(words[:-1], tops)
+        yield words[count:], "sum"
+
+    def floats(self, accumulators: Integers, scale: Floats) -> Floats:
+        return native.from_windows(accumulators)
