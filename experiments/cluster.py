@@ -8,6 +8,7 @@ recovered.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import GPLVM, Adjoints, Inducing, Statistics
 from mpigp.mpi.evaluator import Evaluator, Master
 from mpigp.mpi.rows import Rows
-from mpigp.numerics.reproducible_sum import from_accumulators
+from mpigp.numerics.reproducible_sum import Summation
 from mpigp.numerics.threads import Part
 from mpigp.types import Comm, Floats, Integers
 
@@ -108,28 +109,28 @@ class Cluster(Evaluator):
             for chunk in range(self.borders[node], self.borders[node + 1]):
                 yield node, chunk, chunk + 1
 
-    def _sum_nodes(self, round_: int, work: Callable[[Part], int], scale: Floats, words_each: int) -> Integers:
+    def _sum_nodes(self, round_: int, work: Callable[[Part], int], summation: Summation, scale: Floats) -> Integers:
         """Return the words of a round, summed over the nodes that are not lost; keep each piece's own."""
-        total = np.zeros(words_each * len(scale) + 1, np.int64)
+        total = summation.zeros(len(scale))
         kept: dict[int, Integers] = {}
         for node, start, stop in self._pieces():
 
             def piece(part: Part, start: int = start) -> int:
                 return work(part._replace(first=part.first + start, last=part.last + start))
 
-            kept[node] = self.workers.sum(piece, stop - start, scale, words_each)
-            total += kept[node]
+            kept[node] = self.workers.sum(piece, stop - start, summation, scale)
+            summation.merge(total, kept[node])
         self._words[round_] = kept
         return total
 
     def _sum_statistics(self, inducing: Inducing) -> Integers:
-        return self._sum_nodes(
-            0, lambda part: self.model.add_statistics(inducing, self.whole, part), self.statistics_scale, 1
-        )
+        work = partial(self.model.add_statistics, inducing, self.whole)
+        return self._sum_nodes(0, work, self.statistics_summation, self.statistics_scale)
 
     def _sum_gradient(self, inducing: Inducing, weights: Adjoints, scale: Floats) -> Integers:
         self._scale = scale
-        words = self._sum_nodes(1, lambda part: self.model.add_gradient(inducing, weights, self.whole, part), scale, 2)
+        work = partial(self.model.add_gradient, inducing, weights, self.whole)
+        words = self._sum_nodes(1, work, self.gradient_summation, scale)
         for gradient in self.rows.gradients.values():
             if self.lost and self.way == "rescale":
                 gradient *= self.rows.n / self.n_alive
@@ -187,8 +188,8 @@ class Cluster(Evaluator):
         inducing, weights = message.inducing, message.weights
         m, q = inducing.Z.shape
         order = inducing.whitening.order
-        first = from_accumulators(message.first[:-1], self.statistics_scale)
-        second = from_accumulators(message.second[:-1], message.scale)
+        first = self.statistics_summation.floats(message.first[:-1], self.statistics_scale)
+        second = self.gradient_summation.floats(message.second[:-1], message.scale)
         pairs = m * (m + 1) // 2
         scaled = _symmetric(first[:pairs], m)  # Ψ2 / K^½
         by_pairs = _symmetric(weights.matrix[:, 0], m)  # as in GPLVM.gram_weights: ∂F/∂Ψ2 ∘ K^½, its diagonal halved

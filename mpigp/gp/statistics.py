@@ -22,9 +22,9 @@ from mpigp.gp.parameters import Globals
 from mpigp.kernels.backend import KernelBackend
 from mpigp.kernels.registry import DEFAULT, backend_of
 from mpigp.numerics.cholesky import Whitening, whiten
-from mpigp.numerics.reproducible_sum import FINE, from_accumulators, scale_for
+from mpigp.numerics.reproducible_sum import FINE, scale_for
 from mpigp.numerics.threads import Part
-from mpigp.types import Floats, Integers
+from mpigp.types import Floats
 
 MAX_COND_UNWHITENED_GRADIENT = 2e8
 """Up to this product of signal-to-noise ratio and condition number, regression's gradients may be computed from K_mn,
@@ -196,8 +196,8 @@ class Model(ABC):
         return self.by_rows
 
     @abstractmethod
-    def summary(self, inducing: Inducing, accumulators: Integers, scale: Floats, d: int) -> Statistics:
-        """Return the arguments of the bound, from the accumulators of all rows."""
+    def summary(self, inducing: Inducing, sums: Floats, d: int) -> Statistics:
+        """Return the arguments of the bound, from the sums of the first round over all rows."""
 
     @abstractmethod
     def weight_shape(self, m: int, groups: int) -> tuple[int, int]:
@@ -247,9 +247,9 @@ class Regression(Model):
         inverse, s = inducing.inverse if self.whitens(inducing) else None, inducing.signal_to_noise
         return self.backend.regression_statistics(inducing.points, rows.native, inverse, s, part)
 
-    def summary(self, inducing: Inducing, accumulators: Integers, scale: Floats, d: int) -> Statistics:
+    def summary(self, inducing: Inducing, sums: Floats, d: int) -> Statistics:
         m = len(inducing.Z)
-        sums, pairs = from_accumulators(accumulators, scale), m * (m + 1) // 2
+        pairs = m * (m + 1) // 2
         C, b = native.symmetric(sums[:pairs], m), sums[pairs : pairs + m * d].reshape(m, d)
         trace_sums = TraceSums(*sums[-2:].tolist()) if self.by_rows else NO_TRACE_SUMS
         if inducing.unwhitened_statistics:
@@ -323,9 +323,8 @@ class GPLVM(Model):
         explained, s = inducing.explained if self.by_rows else None, inducing.signal_to_noise
         return self.backend.gplvm_statistics(inducing.points, rows.native, explained, s, part)
 
-    def summary(self, inducing: Inducing, accumulators: Integers, scale: Floats, d: int) -> Statistics:
+    def summary(self, inducing: Inducing, sums: Floats, d: int) -> Statistics:
         m, trace_sums = len(inducing.Z), NO_TRACE_SUMS
-        sums = from_accumulators(accumulators, scale)
         if self.by_rows:
             sums, trace_sums = sums[:-2], TraceSums(*sums[-2:].tolist())
         psi2_sums = len(sums) - m * d - 2

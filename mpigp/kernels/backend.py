@@ -7,8 +7,9 @@ from typing import NamedTuple, Protocol
 
 from mpigp.native import Kernel as Points
 from mpigp.native import Rows
+from mpigp.numerics.reproducible_sum import Summation
 from mpigp.numerics.threads import Part, Span
-from mpigp.types import Floats, Integers
+from mpigp.types import Floats
 
 
 class RowBounds(NamedTuple):
@@ -34,13 +35,15 @@ class KernelBackend(Protocol):
     latent : whether it has ψ statistics, which the GPLVM and uncertain inputs need
     factored : whether derivatives hold K as a factor. If so ψ2 is summed without K^½ of its pairs, and weights of pairs
         come with it; and `gram_gradient` takes ∂F/∂K ∘ K. If not, ψ2 and its weights are taken without a factor.
-    gradient_accumulators : accumulators of each sum of the second round
+    statistics_summation : how the sums of the first round are kept; in fixed point, if no ψ exceeds 1
+    gradient_summation : how those of the second are; in fixed point, if `gradient_limits` bounds them
     """
 
     name: str
     latent: bool
     factored: bool
-    gradient_accumulators: int
+    statistics_summation: Summation
+    gradient_summation: Summation
 
     def center(self, Z: Floats) -> Floats:
         """Return the point (q,) that is subtracted from all points, to keep digits."""
@@ -54,9 +57,6 @@ class KernelBackend(Protocol):
     def gradient_limits(self, points: Points, lowest: Floats, highest: Floats, weight: float) -> Floats:
         """Return limits (q + q) of the gradients of any Z_m and alpha through the rows, for a total `weight` of
         |∂F/∂ψ| ψ, and rows from `lowest` to `highest` (q,)."""
-
-    def gradient_sums(self, accumulators: Integers, scale: Floats) -> Floats:
-        """Return the sums of the second round from their accumulators."""
 
     def regression_statistics(self, points: Points, rows: Rows, inverse: Floats | None, s: float, part: Part) -> int:
         """Add AAᵀ (packed) and AY (m, d), A = L⁻¹K with `inverse` and A = K without.

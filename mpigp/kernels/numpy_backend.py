@@ -1,7 +1,7 @@
 """The loops of a kernel that states its formulas in NumPy: chunk by chunk, in shapes that the number of ranks does not
 change.
 
-The sums of the second round have no known limit: superaccumulators (mpigp.numerics.reproducible_sum) take them.
+The sums of the second round have no known limit: windows (mpigp.numerics.reproducible_sum) take them.
 """
 
 from collections.abc import Iterator
@@ -15,11 +15,10 @@ from mpigp.kernels.backend import RowBounds
 from mpigp.kernels.base import Kernel, LatentKernel
 from mpigp.native import Kernel as Points
 from mpigp.native import Rows
-from mpigp.numerics.reproducible_sum import DIGITS, from_superaccumulators, to_superaccumulators
+from mpigp.numerics.reproducible_sum import MOST, FixedPoint, Summation, Windows
 from mpigp.numerics.threads import Part, Span
-from mpigp.types import Floats, Integers
+from mpigp.types import Floats
 
-MOST = 2.0**62  # of a sum in one accumulator
 BLOCK = 2**16  # numbers of ψ2 that are made at a time
 
 
@@ -57,19 +56,9 @@ def _block_rows(m: int) -> int:
     return rows
 
 
-def _add(part: Part, *values: Floats) -> int:
-    """Add values, one after the other, to sums of one accumulator each; return how many overflowed."""
-    x = np.concatenate([each.ravel() for each in values]) * part.scale
-    fits = np.abs(x) < MOST
-    part.accumulators[...] += np.rint(np.where(fits, x, 0.0)).astype(np.int64)
-    return int(np.count_nonzero(~fits))
-
-
-def _add_exactly(part: Part, *values: Floats) -> int:
-    """Add values, one after the other, to superaccumulators; return how many are not finite."""
-    terms = np.concatenate([each.ravel() for each in values])
-    part.accumulators[...] += to_superaccumulators(terms[None]).ravel()
-    return int(np.count_nonzero(~np.isfinite(terms)))
+def _add(summation: Summation, part: Part, *values: Floats) -> int:
+    """Add values, one after the other, to the sums of a part; return how many overflowed."""
+    return summation.add(part.accumulators, part.scale, np.concatenate([each.ravel() for each in values]))
 
 
 def _divergence(mu: Floats, S: Floats) -> Floats:
@@ -110,7 +99,8 @@ class NumpyBackend:
     """The backend that calls a kernel's formulas."""
 
     factored = False
-    gradient_accumulators = DIGITS
+    statistics_summation: Summation = FixedPoint(1)
+    gradient_summation: Summation = Windows()
 
     def __init__(self, kernel: Kernel, name: str) -> None:
         self.kernel, self.name, self.latent = kernel, name, isinstance(kernel, LatentKernel)
@@ -128,10 +118,7 @@ class NumpyBackend:
         return 2 * by_Z, by_alpha
 
     def gradient_limits(self, points: Points, lowest: Floats, highest: Floats, weight: float) -> Floats:
-        return np.ones(2 * len(points.alpha))  # superaccumulators need none
-
-    def gradient_sums(self, accumulators: Integers, scale: Floats) -> Floats:
-        return from_superaccumulators(accumulators.reshape(-1, DIGITS))
+        return np.ones(2 * len(points.alpha))  # windows need none
 
     def regression_statistics(self, points: Points, rows: Rows, inverse: Floats | None, s: float, part: Part) -> int:
         overflows, lower = 0, np.tril_indices(len(points.Z))
@@ -141,7 +128,7 @@ class NumpyBackend:
             sums = [(A @ A.T)[lower], A @ chunk.Y]
             if chunk.trace_weights is not None:
                 sums.append(_trace_terms(rows, chunk.where, s, (A * A).sum(axis=0)))
-            overflows += _add(part, *sums)
+            overflows += _add(self.statistics_summation, part, *sums)
         return overflows
 
     def regression_gradient(self, points: Points, rows: Rows, inverse: Floats | None, matrix: Floats, psi1Y: Floats,
@@ -161,7 +148,7 @@ class NumpyBackend:
                     sums.append((weighted @ A.T)[lower])
             with np.errstate(all="ignore"):
                 by_Z, by_alpha = self.kernel.covariance_gradient(points.Z, chunk.mu, points.alpha, by_K)
-            overflows += _add_exactly(part, by_Z, by_alpha, *sums)
+            overflows += _add(self.gradient_summation, part, by_Z, by_alpha, *sums)
         return overflows
 
     def regression_moments(self, points: Points, rows: Rows, span: Span, factor: Floats, weights: Floats, mean: Floats,
@@ -210,7 +197,7 @@ class NumpyBackend:
                 nats = _divergence(chunk.mu, rows.S[chunk.where]).sum()
                 trace_sums = [_trace_terms(rows, chunk.where, s, np.concatenate(c))] if c else []
             divergence = np.array([np.rint(nats), nats - np.rint(nats)])
-            overflows += _add(part, psi2[:, row, column].T, psi1Y, divergence, *trace_sums)
+            overflows += _add(self.statistics_summation, part, psi2[:, row, column].T, psi1Y, divergence, *trace_sums)
             overflows += not nats < MOST / rows.all_chunks  # nothing bounds the total
         return overflows
 
@@ -227,7 +214,8 @@ class NumpyBackend:
                 by_mu[block.where], by_S[block.where] = gradients[2:]
                 if block.trace_weights is not None:
                     tilted += np.tensordot(block.trace_weights, self._psi(points, block)[1], 1)
-            overflows += _add_exactly(part, by_Z, by_alpha, *([] if rows.trace_weights is None else [tilted[lower]]))
+            others = [] if rows.trace_weights is None else [tilted[lower]]
+            overflows += _add(self.gradient_summation, part, by_Z, by_alpha, *others)
         return overflows
 
     def gplvm_bounds(self, points: Points, rows: Rows, span: Span, matrix: Floats, psi1Y: Floats,

@@ -10,7 +10,7 @@ The first exponent of ψ2 is of Z alone: its factor, k(Z_m, Z_m')^½, is put in 
 """
 
 from mpigp import native
-from mpigp.numerics.reproducible_sum import from_accumulators
+from mpigp.numerics.reproducible_sum import FixedPoint, Summation
 from mpigp.types import Floats
 
 
@@ -20,11 +20,11 @@ class RBF:
     name = "rbf"
     latent = True
     factored = True
-    gradient_accumulators = 2
+    statistics_summation: Summation = FixedPoint(1)
+    gradient_summation: Summation = FixedPoint(2)
 
     covariance = staticmethod(native.covariance)
     gram_gradient = staticmethod(native.gram_gradient)
-    gradient_sums = staticmethod(from_accumulators)
     regression_statistics = staticmethod(native.regression_statistics)
     regression_gradient = staticmethod(native.regression_gradient)
     regression_moments = staticmethod(native.regression_moments)

@@ -24,6 +24,7 @@ from mpigp.mpi.communicator import check_alike
 from mpigp.mpi.rows import Rows
 from mpigp.mpi.timers import Timers
 from mpigp.numerics.cholesky import NotPositiveDefinite
+from mpigp.numerics.reproducible_sum import Summation
 from mpigp.numerics.threads import Part, Workers
 from mpigp.types import Comm, Floats, Integers
 
@@ -62,7 +63,9 @@ class Evaluator:
 
         check_alike(comm)
         self.comm, self.model, self.rows = comm, model, rows
-        self._in_place, self._sum = MPI.IN_PLACE, MPI.SUM
+        self._in_place, self._operations = MPI.IN_PLACE, {"sum": MPI.SUM, "max": MPI.MAX}
+        self.statistics_summation = model.backend.statistics_summation
+        self.gradient_summation = model.backend.gradient_summation
         self.m, self.q, self.d = m, q, rows.Y.shape[1]
         self.threads = threads
         self.phases = Timers()
@@ -90,7 +93,7 @@ class Evaluator:
         with self.phases("statistics"):
             inducing = self.model.inducing(parameters, jitter)  # it fails on all ranks, or on none
             sums = self._sum_statistics(inducing)
-        self._allreduce(sums)
+        self._reduce(self.statistics_summation, sums)
         self.rows.check_unchanged(self.comm)
         if sums[-1] and not self.model.whitens(inducing):
             raise EvaluationFailed("the bound has no value here: a sum over the rows is not finite, or too large")
@@ -102,12 +105,12 @@ class Evaluator:
         with self.phases("gradients"):
             scale = self.model.gradient_scale(inducing, weights, self.rows)
             sums = self._sum_gradient(inducing, weights, scale)
-        self._allreduce(sums)
+        self._reduce(self.gradient_summation, sums)
         self.rows.check_unchanged(self.comm)
         if sums[-1]:
             raise EvaluationFailed("the gradient has no value here: rows lie too far from the inducing points")
         with self.phases("bound"):
-            totals = self.model.backend.gradient_sums(sums[:-1], scale)
+            totals = self.gradient_summation.floats(sums[:-1], scale)
             gradient = None if master is None else self._gradient(inducing, master, totals)
         self.last = None if master is None else (inducing, master)
         rounding = self.model.rounding(inducing, parameters.beta * parameters.variance, self.rows.n * self.d)
@@ -137,17 +140,18 @@ class Evaluator:
         return Globals.unpack(message[:-1], self.m, self.q), float(message[-1])
 
     def _sum_statistics(self, inducing: Inducing) -> Integers:
-        return self._sum_blocks(partial(self.model.add_statistics, inducing), self.statistics_scale, per_sum=1)
+        work = partial(self.model.add_statistics, inducing)
+        return self._sum_blocks(work, self.statistics_summation, self.statistics_scale)
 
     def _sum_gradient(self, inducing: Inducing, weights: Adjoints, scale: Floats) -> Integers:
         work = partial(self.model.add_gradient, inducing, weights)
-        return self._sum_blocks(work, scale, self.model.backend.gradient_accumulators)
+        return self._sum_blocks(work, self.gradient_summation, scale)
 
-    def _sum_blocks(self, work: Callable[[Block, Part], int], scale: Floats, per_sum: int) -> Integers:
-        """Return the accumulators of the sums over this rank's rows, and last the number of overflows."""
-        total = np.zeros(per_sum * len(scale) + 1, np.int64)
+    def _sum_blocks(self, work: Callable[[Block, Part], int], summation: Summation, scale: Floats) -> Integers:
+        """Return the words of the sums over this rank's rows, which end with the number of overflows."""
+        total = summation.zeros(len(scale))
         for rows in self.rows.blocks():
-            total += self.workers.sum(partial(work, rows), rows.chunks, scale, per_sum)
+            summation.merge(total, self.workers.sum(partial(work, rows), rows.chunks, summation, scale))
         return total
 
     def _bound(self, inducing: Inducing, sums: Integers, parameters: Globals) -> Master | None:
@@ -165,7 +169,8 @@ class Evaluator:
 
     def _summary(self, inducing: Inducing, accumulators: Integers) -> tuple[Statistics, Sequence[Group]]:
         """Return the arguments of the bound: the statistics, and the groups of outputs with their numbers of rows."""
-        return self.model.summary(inducing, accumulators, self.statistics_scale, self.d), self.rows.groups
+        sums = self.statistics_summation.floats(accumulators, self.statistics_scale)
+        return self.model.summary(inducing, sums, self.d), self.rows.groups
 
     def _gradient(self, inducing: Inducing, master: Master, sums: Floats) -> Globals:
         """Return the gradient from the rows' sums and, through K_mm, from the master's."""
@@ -202,10 +207,12 @@ class Evaluator:
                 self.comm.Bcast(message, root=0)
         self.phases.sent(message.nbytes)
 
-    def _allreduce(self, accumulators: Integers) -> None:
-        if self.comm.size > 1:
-            with self.phases("wait"):
-                self.comm.Barrier()
-            with self.phases("reduce"):
-                self.comm.Allreduce(self._in_place, accumulators, op=self._sum)
-        self.phases.sent(accumulators.nbytes)
+    def _reduce(self, summation: Summation, words: Integers) -> None:
+        """Make a rank's words those of all ranks."""
+        for message, operation in summation.messages(words):
+            if self.comm.size > 1:
+                with self.phases("wait"):
+                    self.comm.Barrier()
+                with self.phases("reduce"):
+                    self.comm.Allreduce(self._in_place, message, op=self._operations[operation])
+            self.phases.sent(message.nbytes)

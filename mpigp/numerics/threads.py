@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from mpigp.numerics.reproducible_sum import Summation
 from mpigp.types import Floats, Integers
 
 Result = TypeVar("Result")
@@ -42,20 +43,22 @@ class Workers:
 
             self._pool = ThreadPoolExecutor(count)
 
-    def sum(self, work: Callable[[Part], int], chunks: int, scale: Floats, per_sum: int) -> Integers:
-        """Return the sums over all chunks, `per_sum` accumulators each, and last the number of overflows.
+    def sum(self, work: Callable[[Part], int], chunks: int, summation: Summation, scale: Floats) -> Integers:
+        """Return the words of the sums over all chunks, which end with the number of overflows.
 
         work : adds to a part's accumulators, and returns how many chunk sums overflowed them
         """
 
         def run(span: Span) -> Integers:
-            totals = np.zeros(per_sum * len(scale) + 1, np.int64)
+            words = summation.zeros(len(scale))
             if span.first < span.last:
-                totals[-1] = work(Part(span.first, span.last, totals[:-1], scale, span.space))
-            return totals
+                words[-1] = work(Part(span.first, span.last, words[:-1], scale, span.space))
+            return words
 
-        results = self._map(run, chunks)
-        return results[0] if len(results) == 1 else np.sum(results, axis=0)
+        total, *others = self._map(run, chunks)
+        for words in others:
+            summation.merge(total, words)
+        return total
 
     def share(self, work: Callable[[Span], None], chunks: int) -> None:
         """Call `work` with the chunks of each thread that has any."""
