@@ -11,8 +11,10 @@ from mpi4py import MPI
 
 from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import MODELS as ENGINE
+from mpigp.gp.statistics import model_of
 from mpigp.mpi.evaluator import Evaluator
 from mpigp.mpi.rows import Rows
+from mpigp.numerics.reproducible_sum import DIGITS
 from tests.support.inputs import MODELS, write_inputs
 from tests.support.launching import run, several
 
@@ -66,6 +68,24 @@ def test_an_evaluation_is_four_messages_of_known_length(model: str, n: int) -> N
     names = ["Bcast", "Allreduce", "Bcast", "Allreduce"]
     assert comm.calls == [(name, 8 * length) for name, length in zip(names, lengths, strict=True)]
     assert (evaluator.phases.messages, evaluator.phases.bytes) == (4, 8 * sum(lengths))
+
+
+def test_a_kernel_in_numpy_sends_three_words_and_a_byte_for_each_sum_of_the_second_round() -> None:
+    """Superaccumulators had 70 words: with whitened gradients, which have the most sums, that was ten times as much."""
+    n, m, q, d = 200, 20, 3, 200
+    rng = np.random.default_rng(0)
+    mu, Y = rng.normal(size=(n, q)), rng.normal(size=(n, d))
+    comm = Counting()
+    evaluator = Evaluator(comm, model_of("regression", "matern52"), Rows(comm, n, mu, None, Y), m, q)
+    comm.calls.clear()
+    comm.size = 2
+    evaluator(Globals(rng.normal(size=(m, q)), 1.0, np.ones(q), 1e12), 1e-8)
+    sums, (*first, _) = m * q + q + m * d, message_lengths("regression", m, q, d)
+    names = ["Bcast", "Allreduce", "Bcast", "Allreduce", "Allreduce"]
+    lengths = [*(8 * length for length in first), sums, 8 * (3 * sums + 1)]
+    assert comm.calls == list(zip(names, lengths, strict=True))
+    assert (evaluator.phases.messages, evaluator.phases.bytes) == (5, sum(lengths))
+    assert 10 * sum(lengths) <= 8 * (sum(first) + DIGITS * sums + 1)
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

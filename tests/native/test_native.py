@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mpigp import native
+from mpigp.numerics.reproducible_sum import WORDS
 from tests.support import reference
 
 LOG2E = 1.4426950408889634
@@ -148,6 +149,10 @@ ARGUMENTS: dict[str, Shapes] = {
     "largest_dots": {"left": (2, Q), "right": (M, Q), "count": M},
     "Searches": {"start": (N, Q), "units": (N, Q)},
     "from_superaccumulators": {"superaccumulators": (M, native.DIGITS)},
+    "add_to_windows": {"windows": (M * WORDS,), "values": (M,)},
+    "merge_windows": {"windows": (M * WORDS,), "others": (M * WORDS,)},
+    "raise_windows": {"windows": (M * WORDS,), "tops": (M,)},
+    "from_windows": {"windows": (M * WORDS,)},
 }
 ANY_LENGTH = {  # axes whose length no other argument repeats
     ("Kernel", "Z", 0),
@@ -168,7 +173,8 @@ def call(name: str, shapes: Shapes, q: int = Q) -> object:
     """Call an entry point with ones of these shapes, and the kernel and rows of q inputs that it takes."""
     arguments: list[object] = []
     for argument, shape in shapes.items():
-        kind = np.int64 if "accumulators" in argument else np.float64
+        integer = "accumulators" in argument or argument in ("windows", "others")
+        kind = np.int64 if integer else np.int8 if argument == "tops" else np.float64
         arguments.append(np.ones(shape, kind) if isinstance(shape, tuple) else shape)
     if name.startswith(("regression", "gplvm")):
         kernel = native.Kernel(np.ones((M, Q)), np.ones(Q), np.ones(Q))
