@@ -6,6 +6,9 @@ round 1   Bcast      Z, variance, alpha, beta, jitter                    from ra
 round 2   rank 0:    F and its derivatives by the statistics  →  Bcast   one packed buffer
           map        each rank contracts them with its rows: gradients of Z, alpha; its own of mu, S stay with it
           Allreduce  one packed buffer of integers
+
+Where nothing bounds the sums of a round, its ranks first agree on their windows (mpigp.numerics.reproducible_sum), in
+another Allreduce.
 """
 
 import math

@@ -153,7 +153,7 @@ def test_statistics_may_be_summed_in_windows_too(bound: str) -> None:
     other, reduced_by_others = evaluate_on_ranks(Regression(backend, bound), problem, 1e-8, (0, 64, 192, N), threads=2)
     assert [words.tobytes() for words in reduced[-4:]] == [words.tobytes() for words in reduced_by_others[-4:]]
     assert (one.bound, one.gradient.pack().tobytes()) == (other.bound, other.gradient.pack().tobytes())
-    assert one.bound == pytest.approx(in_fixed_point.bound, rel=1e-13)  # both resolve a chunk's sum to 2⁻⁵³ of itself
+    assert one.bound == pytest.approx(in_fixed_point.bound, rel=1e-13)  # which resolves them to 2⁻⁶¹ of n
     gradient = in_fixed_point.gradient.pack()
     np.testing.assert_allclose(one.gradient.pack(), gradient, rtol=0, atol=1e-11 * np.abs(gradient).max())
 
