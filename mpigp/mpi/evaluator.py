@@ -152,9 +152,11 @@ class Evaluator:
 
     def _sum_blocks(self, work: Callable[[Block, Part], int], summation: Summation, scale: Floats) -> Integers:
         """Return the words of the sums over this rank's rows, which end with the number of overflows."""
-        total = summation.zeros(len(scale))
-        for rows in self.rows.blocks():
-            summation.merge(total, self.workers.sum(partial(work, rows), rows.chunks, summation, scale))
+        blocks = self.rows.blocks()
+        sums = (self.workers.sum(partial(work, rows), rows.chunks, summation, scale) for rows in blocks)
+        total = next(sums)  # of the only block, unless rows are streamed
+        for words in sums:
+            summation.merge(total, words)
         return total
 
     def _bound(self, inducing: Inducing, sums: Integers, parameters: Globals) -> Master | None:
