@@ -163,10 +163,10 @@ class Cluster(Evaluator):
             KL += divergence
         return summary._replace(C=C, b=b, KL=KL)
 
-    def _gradient(self, inducing: Inducing, master: Master, sums: Floats) -> Globals:
+    def _gradient(self, inducing: Inducing, master: Master, sums: Floats, parameters: Globals) -> Globals:
         if self.lost and self.way == "rescale":
             sums = sums * (self.rows.n / self.n_alive)
-        gradient = super()._gradient(inducing, master, sums)
+        gradient = super()._gradient(inducing, master, sums, parameters)
         if self.way == "stale":
             for node in sorted(self.lost):
                 last = self._last_terms(node)

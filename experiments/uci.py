@@ -51,7 +51,7 @@ NEEDS = {"matplotlib": "report", "sklearn": "sklearn"}
 PARALLEL = True  # but on one rank alone, whose CPU seconds are measured
 MARKS = (1, 2, 5, 10, 20, 40, 60)  # sixtieths of the time at which models are scored
 MARKERS = "osDv^"  # the colors are used again with another
-PEER_KERNELS = ("rbf", "matern52")
+PEER_KERNELS = ("rbf", "matern12", "matern32", "matern52")
 PEERS = {"gpflow": {"GPflow SGPR": "sgpr", "GPflow SVGP": "svgp"}, "gpytorch": {"GPyTorch SVGP": "svgp"}}
 
 

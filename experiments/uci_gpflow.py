@@ -25,7 +25,8 @@ import tensorflow as tf  # noqa: E402
 
 from experiments.timed_training import RATE, Problem, Recorder, Task, blocks, main, minibatches, scored  # noqa: E402
 
-KERNELS = {"rbf": gpflow.kernels.SquaredExponential, "matern52": gpflow.kernels.Matern52}
+KERNELS = {"rbf": gpflow.kernels.SquaredExponential, "matern12": gpflow.kernels.Matern12,
+           "matern32": gpflow.kernels.Matern32, "matern52": gpflow.kernels.Matern52}  # fmt: skip
 
 
 def kernel(problem: Problem, task: Task) -> Any:

@@ -11,6 +11,7 @@ GPyTorch's own 0.69, which suits it better than the start of the others.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import gpytorch
@@ -38,7 +39,7 @@ def kernel(problem: Problem, task: Task) -> Any:
     q = len(problem.alpha)
     makers = {
         "rbf": lambda: gpytorch.kernels.RBFKernel(ard_num_dims=q),
-        "matern52": lambda: gpytorch.kernels.MaternKernel(nu=2.5, ard_num_dims=q),
+        **{f"matern{k}2": partial(gpytorch.kernels.MaternKernel, nu=k / 2, ard_num_dims=q) for k in (1, 3, 5)},
     }
     made = gpytorch.kernels.ScaleKernel(makers[task.kernel]())
     made.outputscale = float(problem.variance)

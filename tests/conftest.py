@@ -88,11 +88,11 @@ def temporary_files_of_each() -> Iterator[None]:
 def refused(capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Run a command that must end with exit code 2 and one line; return the line."""
     from mpigp.cli import execute
+    from tests.support.refusals import only_line
 
     def run(*words: object) -> str:
         capfd.readouterr()
         assert execute([str(word) for word in words]) == 2
-        (line,) = capfd.readouterr().err.splitlines()
-        return line
+        return only_line(capfd.readouterr().err)
 
     return run

@@ -21,7 +21,9 @@ from mpigp.fit.objective import NAMES
 from mpigp.fit.options import CHOICES, HOLD, Interval, Options, RunOptions, interval
 from mpigp.fit.setup import PreparedFit
 from mpigp.fit.start.growing import EXPLAINED, NATS
-from mpigp.gp.parameters import effective_dimensions
+from mpigp.gp.parameters import Globals, effective_dimensions
+from mpigp.kernels.backend import KernelBackend
+from mpigp.kernels.composition import named_values
 from mpigp.mpi import memory
 from mpigp.mpi.communicator import raise_on_all_ranks
 from mpigp.mpi.heartbeat import STALL
@@ -40,7 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("data", metavar="DATA", help="HDF5 file with /Y (n, d), and /X (n, q) for regression")
     add("-o", "--output", required=True, metavar="MODEL", help="the HDF5 file to write")
     add("--model", required=True, choices=CHOICES["model"], help="what to learn")
-    add("--kernel", metavar="NAME", help="rbf, matern52 (regression), or package.module:Name (default %(default)s)")
+    add("--kernel", metavar="EXPRESSION", help="a sum of products of rbf, matern12, matern32, matern52, rq, "
+        "periodic, linear and bias, each on all columns or some, such as 'matern32[0:3] * periodic[hour] + bias'; or "
+        "package.module:Name (default %(default)s)")  # fmt: skip
     add("--bound", choices=CHOICES["bound"], help="titsias, or a tighter evidence lower bound (default %(default)s)")
     add("--inducing", type=inducing_points, required=True, metavar="M|auto[:NATS]",
         help="number of inducing points; auto: as many as it takes, until more can gain no more than NATS per row "
@@ -218,8 +222,8 @@ def summary(arguments: argparse.Namespace, driver: Driver, prepared: PreparedFit
         if validation is not None:
             rmse, nlpd = validation.last
             print(f"{validation.rows.Y.n} validation rows: RMSE {rmse:.6g}, NLPD {nlpd:.6g} nats per row")
-        print("\n".join(weight_lines(parameters.alpha, prepared.columns.get("x"), unmoved)))
-        print(f"effective dimensions: {effective_dimensions(parameters.alpha):.2f}")
+        for line in kernel_lines(evaluator.model.backend, parameters, prepared.columns.get("x"), unmoved):
+            print(line)
         if fit.objective.largest_jitter > fit.objective.jitter:
             print(f"jitter: grew from {fit.objective.jitter:g} to {fit.objective.largest_jitter:g} at some points")
         if explained < EXPLAINED:
@@ -229,6 +233,10 @@ def summary(arguments: argparse.Namespace, driver: Driver, prepared: PreparedFit
         "iterations": fit.iteration, "evaluations": fit.evaluations,
         "seconds": fit.trace.seconds[-1] if fit.iteration else 0.0,
         "beta": parameters.beta, "variance": parameters.variance, "alpha": parameters.alpha.tolist(),
+        "kernel": evaluator.model.backend.name,
+        "kernel_parameters": named_values(
+            evaluator.model.backend.named_parameters(evaluator.q), parameters.alpha, prepared.columns.get("x")
+        ),
         "inducing": fit.objective.m, "explained": explained, "unmoved": unmoved, "gaps": dict(prepared.gaps),
         "upper_bound": None if certificate is None else certificate.upper,
         "gap": None if certificate is None else certificate.gap,
@@ -247,6 +255,20 @@ def grown_line(gaps: Mapping[int, float], options: Options) -> str:
     enough = min(gaps.values()) <= (options.grow or 0.0)
     why = f"below {options.grow:g}" if enough else "and there may be no more (--max-inducing)"
     return f"inducing points, and nats per row that more can gain at most: {tried}, {why}"
+
+
+def kernel_lines(backend: KernelBackend, parameters: Globals, names: list[str] | None,
+                 unmoved: list[int]) -> Iterator[str]:  # fmt: skip
+    """Yield lines for a kernel's parameters: its ARD weights, or where it is composed each one's name and value."""
+    if not backend.composed:
+        yield from weight_lines(parameters.alpha, names, unmoved)
+        yield f"effective dimensions: {effective_dimensions(parameters.alpha):.2f}"
+        return
+    yield f"kernel: {backend.name}"
+    words = [each.text(names) for each in backend.named_parameters(parameters.Z.shape[1])]
+    width = max(map(len, words))
+    for word, value in zip(words, parameters.alpha, strict=True):
+        yield f"{word.ljust(width)}  {value:10.4g}"
 
 
 def weight_lines(alpha: Floats, names: list[str] | None, unmoved: list[int]) -> Iterator[str]:

@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", required=True, metavar="PRED", help="the HDF5 file to write")
     add("--samples", type=int, default=0, metavar="K", help="also write K joint draws of the function")
     add("--seed", type=int, default=0, metavar="S", help="of the draws (default 0)")
+    add("--components", action="store_true", help="also write the mean and variance of each term of a composed kernel")
     add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
     add("--y", metavar="NAME", help="dataset of the outputs to score against (default Y, if there)")
     add("--kernel", metavar="NAME", help=KERNEL)
@@ -49,16 +50,26 @@ def run(arguments: argparse.Namespace, comm: Comm) -> dict[str, Any]:
             posterior, columns = model.posterior(arguments.kernel), model.columns()
         with reading(arguments.new) as file:
             n, X, X_variance, Y, notes, everything = read(arguments, file, posterior, columns, comm)
+        if arguments.components and X_variance is not None:
+            raise InputError(
+                f"{arguments.new}: /{arguments.x}_variance: --components is for certain inputs: leave it out"
+            )
+        components = posterior.components(X, arguments.threads) if arguments.components else {}
 
     if X_variance is None:
         prediction, seconds = timed(comm, posterior.predict, X, arguments.threads)
     else:
         prediction, seconds = timed(comm, posterior.predict_uncertain, X, X_variance, arguments.threads)
     check_finite(comm, arguments.model, (*prediction, 1 / prediction.y_variance))
+    for component in components.values():
+        check_finite(comm, arguments.model, component[:2])
     figures: dict[str, Any] = {"n": n, "seconds": seconds, "ranks": comm.size, "threads": arguments.threads}
     if Y is not None:
         figures |= scores(comm, n, [(prediction, Y)])
     datasets: dict[str, Any] = {name: DistributedRows(comm, n, values) for name, values in prediction._asdict().items()}
+    for name, component in components.items():
+        for kind, values in (("mean", component.mean), ("variance", component.variance)):
+            datasets[f"components/{name}/{kind}"] = DistributedRows(comm, n, values)
     with raise_on_all_ranks(comm):
         if everything is not None:
             datasets["samples"] = posterior.sample(everything, arguments.samples, arguments.seed)

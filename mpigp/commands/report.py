@@ -105,7 +105,12 @@ def compared(report: Report, arguments: argparse.Namespace, model: ModelFile) ->
 def figures(report: Report) -> dict[str, Any]:
     """Return the figures of the command."""
     fitted, predicted = report.fitted, report.predictions
-    values = {"model": fitted.model, "n": fitted.n, "alpha": fitted.parameters.alpha.tolist()} | fitted.last
+    values = {
+        "model": fitted.model,
+        "n": fitted.n,
+        "alpha": fitted.parameters.alpha.tolist(),
+        "kernel": fitted.kernel,
+    } | fitted.last
     values["columns"] = fitted.columns
     if fitted.latent is not None:
         values["rows_drawn"] = len(fitted.latent.rows)

@@ -28,6 +28,8 @@ from mpigp.fit.checkpoint import FittedModel
 from mpigp.fit.driver import Driver
 from mpigp.fit.loop import Fit, Trace
 from mpigp.fit.options import Options, RunOptions, interval
+from mpigp.kernels.composition import named_values
+from mpigp.kernels.expression import Expression
 from mpigp.mpi.communicator import raise_on_all_ranks, script_world
 from mpigp.mpi.processes import default_threads
 from mpigp.mpi.ulfm import finalize_in_time
@@ -49,7 +51,7 @@ class Estimator(BaseEstimator):
 
     inducing: int = 50
     _: KW_ONLY
-    kernel: str = Options.kernel
+    kernel: str | Expression = Options.kernel
     bound: str = Options.bound
     optimizer: str = Options.optimizer
     max_iter: int = Options.max_iter
@@ -123,7 +125,12 @@ class Estimator(BaseEstimator):
         if not isinstance(seed, Integral):
             seed = comm.bcast(int(check_random_state(seed).randint(2**31)))
         given |= {"model": self._model, "seed": int(seed), "inducing": min(n, self.inducing)}
-        given |= {"fixed": frozenset(self.fixed), "threads": self._threads(), "missing": self._model == "gplvm"}
+        given |= {
+            "kernel": str(self.kernel),
+            "fixed": frozenset(self.fixed),
+            "threads": self._threads(),
+            "missing": self._model == "gplvm",
+        }
         options = Options(**{each.name: given[each.name] for each in fields(Options) if each.name in given})
         options.check()
         return options
@@ -171,8 +178,11 @@ class Estimator(BaseEstimator):
         with learned.open() as model:
             self.Z_, self.variance_, self.alpha_, self.beta_ = model.parameters()
             self.trace_ = Trace(**model.trace())
-            self.posterior_ = model.posterior(self.kernel)
-            names = model.columns().get(self._features)
+            self.posterior_ = model.posterior(str(self.kernel))
+            columns = model.columns()
+        parameters = self.posterior_.backend.named_parameters(self.Z_.shape[1])
+        self.kernel_parameters_ = named_values(parameters, self.alpha_, columns.get("x"))
+        names = columns.get(self._features)
         if names is not None and not hasattr(self, "feature_names_in_"):  # a model file's
             self.feature_names_in_ = np.array(names, object)
         self.n_iter_ = len(self.trace_)
@@ -183,7 +193,7 @@ class Estimator(BaseEstimator):
         check_is_fitted(self)
         comm = self._comm()
         given = {name: value for name, value in self.get_params(deep=False).items() if name not in HERE}
-        given |= {"fixed": list(self.fixed)}
+        given |= {"fixed": list(self.fixed), "kernel": str(self.kernel)}
         with raise_on_all_ranks(comm), self._learned.open() as model:
             given |= {"random_state": int(model.attribute("seed"))}
             if comm.rank == 0:

@@ -28,9 +28,11 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
     inducing : number of inducing points; data of fewer rows get one per row
     latent : latent dimensions
     init : "pca", "random", or the path of a model file: where the latent points start
-    kernel : "rbf", or "package.module:Name" of another (docs/kernels.md)
+    kernel : a sum of rbf, linear and bias, as text ("rbf + linear") or made of mpigp.kernels.RBF and the like; or
+        "package.module:Name" of another (docs/kernels.md)
     bound, optimizer, max_iter, tolerance, gradient_tolerance, hold : as in SparseGPRegression
-    fixed : names of parameters to hold: "Z", "alpha", "variance", "beta", "mu", "S"
+    fixed : names of parameters to hold: "Z", "alpha", "variance", "beta", "mu", "S", and of a composed
+        kernel its parts and their parameters, such as "rbf" or "rbf.alpha"
     start, placement, restarts, standardize, jitter, random_state, threads, verbose, comm : as in SparseGPRegression
     checkpoint, checkpoint_every, resume, overwrite, metrics, callback : as in SparseGPRegression
 
@@ -39,7 +41,9 @@ class BayesianGPLVM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
     embedding_ : (n, latent), means of the training rows' latent points
     embedding_variance_ : (n, latent), their variances
     Z_ : (m, latent), inducing inputs
-    alpha_ : (latent,), ARD weights, 1 / lengthscale²: near zero for a dimension that is not needed
+    alpha_ : (latent,), ARD weights, 1 / lengthscale²: near zero for a dimension that is not needed; all parameters of a
+        composed kernel
+    kernel_parameters_ : the parameters of a composed kernel, by name; empty for others
     variance_, beta_, bound_, n_iter_, trace_, posterior_ : as in SparseGPRegression
     n_features_in_, feature_names_in_ : of the data seen by `fit`; the names where it had some
 

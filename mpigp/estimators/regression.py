@@ -19,14 +19,16 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
     Parameters
     ----------
     inducing : number of inducing points; data of fewer rows get one per row
-    kernel : "rbf", "matern52", or "package.module:Name" of another (docs/kernels.md)
+    kernel : an expression, as text ("rbf + linear") or made of mpigp.kernels.RBF and the like; or "package.module:Name"
+        of another (docs/kernels.md)
     bound : the evidence lower bound: "titsias", or a tighter one, "sphere" or "rows" (docs/choosing.md)
     optimizer : "lbfgs", "scg" or "gd"
     max_iter : iterations at most
     tolerance : relative change of the bound to stop at
     gradient_tolerance : norm of the gradient to stop at
     hold : iterations for which the kernel's variance and the noise are held at the start (None: the model's default)
-    fixed : names of parameters to hold: "Z", "alpha", "variance", "beta"
+    fixed : names of parameters to hold: "Z", "alpha", "variance", "beta", and of a composed kernel
+        its parts and their parameters, such as "rbf" or "rbf.alpha"
     start : "auto" tries several starts of a regression, on few rows at first; "single" makes one, on all rows
     placement : of the inducing points at the start: "random" or "greedy" among the rows, "kmeans", or "auto"
     restarts : starts to try, of which the best goes on
@@ -46,7 +48,8 @@ class SparseGPRegression(RegressorMixin, MultiOutputMixin, Estimator):
     Attributes
     ----------
     Z_ : (m, q), inducing inputs, standardized as X was
-    alpha_ : (q,), ARD weights, 1 / lengthscale², of standardized inputs
+    alpha_ : (q,), ARD weights, 1 / lengthscale², of standardized inputs; all parameters of a composed kernel
+    kernel_parameters_ : the parameters of a composed kernel, by name; empty for others
     variance_ : the kernel's, of standardized outputs
     beta_ : precision of the noise, of standardized outputs
     bound_ : the evidence lower bound, in nats; NaN where no iteration was made

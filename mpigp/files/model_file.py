@@ -1,8 +1,8 @@
 """The model file: the one module that knows the paths in it, writes them, and checks what it reads.
 
-A dataset's shape is written in symbols: n rows, q dimensions, m inducing points, d outputs; k groups of outputs, i
-iterations, r ranks, p phases. A symbol has the size that the reader expects of it, or that of the first dataset that
-was read with it; every other dataset must agree.
+A dataset's shape is written in symbols: n rows, q dimensions, m inducing points, d outputs; a parameters of the kernel,
+k groups of outputs, i iterations, r ranks, p phases. A symbol has the size that the reader expects of it, or that of
+the first dataset that was read with it; every other dataset must agree.
 """
 
 import io
@@ -25,7 +25,7 @@ from mpigp.gp.embedding import Candidates, candidates
 from mpigp.gp.parameters import Globals, Standardization
 from mpigp.gp.posterior import Posterior
 from mpigp.gp.statistics import MODELS, Model, model_of
-from mpigp.kernels.registry import BACKENDS, DEFAULT
+from mpigp.kernels.registry import DEFAULT, canonical, is_external, parameter_count
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.timers import PHASES
 from mpigp.mpi.vectors import MultiVector
@@ -35,7 +35,7 @@ from mpigp.types import Floats
 FORMAT = "mpigp-model"
 VERSION = 1  # of the model files that are written, and the newest that is read
 MU = "latent/mu"
-PARAMETERS = {"Z": "mq", "kernel/variance": "", "kernel/alpha": "q", "beta": ""}  # in the order of Globals
+PARAMETERS = {"Z": "mq", "kernel/variance": "", "kernel/alpha": "a", "beta": ""}  # in the order of Globals
 LATENT = {MU: "nq", "latent/S": "nq"}
 STANDARDIZE = {x: {f"standardize/{x}_mean": size, f"standardize/{x}_scale": size} for x, size in ("xq", "yd")}
 POSTERIOR = {"posterior/order": "m", "posterior/L": "mm", "posterior/L_B": "mm", "posterior/g": "md"}
@@ -45,7 +45,7 @@ TRACE = {f"trace/{name}": "i" for name in ("bound", "gradient_norm", "seconds", 
 VALIDATION = {f"trace/validation_{name}": "i" for name in ("rmse", "nlpd")}  # of a fit with rows to validate by
 TIMING = {"timing/phases": "rp", "timing/rows": "r"}
 VECTORS = "checkpoint/vectors"
-UNITS = {"m": "points", "q": "columns", "d": "columns", "i": "iterations", "r": "ranks"}
+UNITS = {"m": "points", "a": "parameters", "q": "columns", "d": "columns", "i": "iterations", "r": "ranks"}
 POSITIVE = {"kernel/variance", "beta", "latent/S", "standardize/x_scale", "standardize/y_scale"}
 FITTED = "give a model file that `mpigp fit` wrote"
 BOTH = "write both mean and scale, or neither"
@@ -79,12 +79,20 @@ class ModelFile:
         """Return the name of the kernel. A file is data: one that is not built in is imported only if the user has
         `named` it himself."""
         name = str(self.attribute("kernel", DEFAULT))
-        if named is not None and named != name:
+        if named is not None and self._in_numbers(named) != self._in_numbers(name):
             raise InputError(f"`kernel`: is {named!r}, and that of {self.name} is {name!r}: give this, or leave it out")
-        if named is None and name not in BACKENDS:
+        if named is None and is_external(name):
             remedy = "if you trust that module, name it by `kernel`"
             raise InputError(f"{self.name}: attribute kernel: is {name!r}, which is not built in: {remedy}")
         return name
+
+    def _in_numbers(self, kernel: str) -> str:
+        """Return the name of a kernel with its columns as numbers."""
+        q = self._dataset("Z", PARAMETERS["Z"]).shape[1]
+        try:
+            return canonical(kernel, q, self.columns().get("x") if self.has(COLUMNS["x"][0]) else None)
+        except InputError as error:
+            raise InputError(f"`kernel`: {error}") from error
 
     @property
     def bound(self) -> str:
@@ -134,6 +142,8 @@ class ModelFile:
 
     def parameters(self) -> Globals:
         """Return the global parameters."""
+        q = self._dataset("Z", PARAMETERS["Z"]).shape[1]
+        self.sizes.setdefault("a", parameter_count(str(self.attribute("kernel", DEFAULT)), q))
         Z, variance, alpha, beta = self._section(PARAMETERS)
         if not Z.size:
             least = "there must be at least one inducing point and one dimension"
@@ -333,6 +343,12 @@ def attributes(model: Model, others: Mapping[str, Any]) -> Attributes:
     own = {"format": FORMAT, "version": VERSION, "model": model.name, "bound": model.bound, "mpigp": __version__}
     own |= {**kernel, **others}
     return {"/": own, "timing/phases": {"names": PHASES}}
+
+
+def parameter_attributes(model: Model, q: int, columns: Mapping[str, list[str]]) -> Attributes:
+    """Return the attributes of /kernel/alpha: the names of a composed kernel's parameters, with those of columns."""
+    names = [each.text(columns.get("x")) for each in model.backend.named_parameters(q)]
+    return {"kernel/alpha": {"names": names}} if names else {}
 
 
 def section(names: Iterable[str], values: Iterable[Any]) -> dict[str, Any]:

@@ -65,7 +65,8 @@ def contents(comm: Comm, prepared: PreparedFit, made: Mapping[str, str]) -> tupl
         known["upper_bound"] = certificate.upper
     if unmoved := prepared.unmoved(parameters):
         known["unmoved"] = unmoved
-    return datasets, model_file.attributes(evaluator.model, {**known, "stopped": fit.stopped, **made})
+    attributes = model_file.attributes(evaluator.model, {**known, "stopped": fit.stopped, **made})
+    return datasets, {**attributes, **model_file.parameter_attributes(evaluator.model, evaluator.q, prepared.columns)}
 
 
 @np.errstate(all="ignore")  # of a damaged checkpoint

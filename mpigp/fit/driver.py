@@ -23,7 +23,7 @@ from mpigp.files.provenance import provenance
 from mpigp.fit import checkpoint
 from mpigp.fit.dry_run import dry_run, row_numbers
 from mpigp.fit.loop import Handler
-from mpigp.fit.options import Options, RunOptions
+from mpigp.fit.options import Options, RunOptions, with_numbers
 from mpigp.fit.partner_copies import PartnerCopies
 from mpigp.fit.progress import Metrics, Progress
 from mpigp.fit.setup import PreparedFit, prepare
@@ -168,8 +168,10 @@ class Driver:
             if options.missing and asked == "stream":
                 raise InputError("rows_in_memory: stream is not for rows with missing entries: choose all or auto")
             sets, held = self._split(files, files.enter_context(self.source(self.comm)))
-        own, q = sets.share(self.comm), options.latent if sets.X is None else sets.X.shape[1]
-        assert q is not None
+            q = options.latent if sets.X is None else sets.X.shape[1]
+            assert q is not None
+            self.options = options = with_numbers(options, q, None if sets.X is None else sets.columns.get("x"))
+        own = sets.share(self.comm)
         numbers = own.rows * row_numbers(options, q, sets.d, self._keeps_copies)
         numbers += 0 if held is None else held.share(self.comm).rows * (q + sets.d)
         choice = memory.choose(self.comm, "all" if options.missing else asked, 8 * numbers)

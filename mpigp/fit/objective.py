@@ -1,6 +1,7 @@
 """The negative bound as a function of unconstrained vectors: what the optimizers minimize."""
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from mpigp.mpi.evaluator import EvaluationFailed, Evaluator
 from mpigp.mpi.vectors import MultiVector, VectorSpace
 from mpigp.types import Floats
 
-NAMES = ("Z", "alpha", "variance", "beta", "mu", "S")
+NAMES = ("Z", "alpha", "variance", "beta", "mu", "S")  # a composed kernel's parameters have names of their own, too
 
 FLOOR = 1e-10  # of the positive parameters: they are FLOOR + exp of a free number
 
@@ -27,7 +28,7 @@ class Objective:
     """−F of a vector that holds Z, alpha, variance, beta (shared; rank 0's counts), and mu, S (local; GPLVM).
 
     Positive parameters enter by their free numbers. A point without a bound is inf: a failed step, not a failed run.
-    Parameters whose names are in `fixed` are held.
+    Parameters whose names are in `fixed` are held, and the variance of a composed kernel, whose parts have their own.
 
     rounding : the error of the last value that came of rounding, or an upper estimate
     """
@@ -36,7 +37,8 @@ class Objective:
         rows = evaluator.rows
         self.evaluator, self.jitter, self.fixed = evaluator, jitter, fixed
         self.m, self.q = evaluator.m, evaluator.q
-        shared, segments = self.m * self.q + self.q + 2, 0 if rows.S is None else 2
+        self._parameters = evaluator.model.backend.named_parameters(self.q)
+        shared, segments = self.m * self.q + evaluator.p + 2, 0 if rows.S is None else 2
         self.space = VectorSpace(evaluator.comm, shared, segments, len(rows.Y), self.q, rows.chunk)
         self.largest_jitter, self.rounding = jitter, 0.0
 
@@ -68,6 +70,14 @@ class Objective:
                 np.exp(S, out=S)
             S += FLOOR
 
+    def _signs(self) -> dict[str, Any]:
+        """Return −1 by the name of each parameter, and 0 where it is held; for alpha one number each."""
+        signs: dict[str, Any] = {name: 0.0 if name in self.fixed else -1.0 for name in NAMES}
+        if self._parameters:
+            signs["variance"] = 0.0
+            signs["alpha"] = np.array([0.0 if each.is_among(self.fixed) else -1.0 for each in self._parameters])
+        return signs
+
     def __call__(self, point: MultiVector, gradient: MultiVector) -> float:
         """Return −F and set its gradient; inf where the bound has no value."""
         self.place(point)
@@ -79,7 +89,7 @@ class Objective:
         self.largest_jitter = max(self.largest_jitter, evaluation.jitter)
         self.rounding = evaluation.rounding
         by, rows = evaluation.gradient, self.evaluator.rows
-        sign = {name: 0.0 if name in self.fixed else -1.0 for name in NAMES}
+        sign = self._signs()
         if by is not None:
             gradient.shared[0] = np.concatenate([
                 sign["Z"] * by.Z.ravel(),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any, Literal, TypeAlias, get_args
 
 from mpigp.errors import InputError
@@ -10,7 +10,7 @@ from mpigp.fit.objective import NAMES
 from mpigp.fit.optimizers import OPTIMIZERS
 from mpigp.gp.bound import BOUNDS
 from mpigp.gp.statistics import MODELS, model_of
-from mpigp.kernels.registry import DEFAULT
+from mpigp.kernels.registry import DEFAULT, canonical, names_to_hold
 
 Mode: TypeAlias = Literal["scale", "center", "none"]
 Interval: TypeAlias = tuple[int, float]
@@ -58,7 +58,7 @@ class Options(Settings):
     threads: int = 1  # of a rank; no bit depends on it
     missing: bool = False  # NaN in Y are missing entries, and take no part (GPLVM)
     bound: str = "titsias"  # the evidence lower bound: "titsias", or a tighter one, "sphere" or "rows"
-    kernel: str = DEFAULT  # "rbf", "matern52" (regression), or "package.module:Name" of another (docs/kernels.md)
+    kernel: str = DEFAULT  # an expression ("rbf + linear"), or "package.module:Name" of another (docs/kernels.md)
     # Rows to predict during the fit, which does not learn from them: a fraction of the rows, or another data file.
     validate: float | str | None = None
     validate_every: int = 10  # iterations between two scores of these predictions
@@ -75,12 +75,11 @@ class Options(Settings):
                 raise InputError(f"{option}: is {value!r}: choose among {', '.join(choices)}")
         try:
             model_of(self.model, self.kernel)
+            names = [*NAMES, *names_to_hold(self.kernel)]
         except InputError as error:
             raise InputError(f"kernel: {error}") from error
-        if self.kernel != DEFAULT and self.placement == "greedy":
-            raise InputError(f"placement: greedy is by the kernel {DEFAULT}, not {self.kernel}: use random or kmeans")
-        if unknown := self.fixed - set(NAMES):
-            raise InputError(f"fixed: {', '.join(sorted(unknown))}: unknown: choose among {', '.join(NAMES)}")
+        if unknown := self.fixed - set(names):
+            raise InputError(f"fixed: {', '.join(sorted(unknown))}: unknown: choose among {', '.join(names)}")
         for option, least in LEAST.items():
             value = getattr(self, option)
             if value is not None and not value >= least:
@@ -102,6 +101,14 @@ class Options(Settings):
         if isinstance(self.validate, float) and not 0 < self.validate < 1:
             between = "give a fraction of the rows between 0 and 1, or a data file"
             raise InputError(f"validate: is {self.validate:g}: {between}")
+
+
+def with_numbers(options: Options, q: int, columns: list[str] | None) -> Options:
+    """Return the options with the columns of the kernel as numbers, for inputs of q columns, which may have names."""
+    try:
+        return replace(options, kernel=canonical(options.kernel, q, columns))
+    except InputError as error:
+        raise InputError(f"kernel: {error}") from error
 
 
 @dataclass(frozen=True, kw_only=True)

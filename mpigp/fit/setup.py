@@ -44,6 +44,8 @@ class PreparedFit(NamedTuple):
         """Return the inputs whose ARD weights were free to move, and are where they began."""
         if self.first_alpha is None or "alpha" in self.fit.settings.fixed or not self.fit.iteration:
             return []
+        if self.fit.objective.evaluator.model.backend.composed:
+            return []  # several parts may have a weight of the same input
         return np.flatnonzero(np.abs(parameters.alpha / self.first_alpha - 1) < UNMOVED).tolist()
 
 
@@ -67,14 +69,15 @@ def prepare(X: DistributedRows | None, Y: DistributedRows, options: Options, res
         means = standardization(Y, "center")[0].mean
         filled = Y.with_local(np.where(np.isnan(Y.local), means, Y.local))
         Y.local[np.isnan(Y.local)] = 0.0
+    x_scale = standardized["x"].scale if "x" in standardized else None
     grown = None
     if options.grow is not None and X is not None:
         if inducing is None:
-            grown = grow(X, Y, options)
+            grown = grow(X, Y, options, x_scale)
             inducing = len(grown.start.parameters.Z)
         options = replace(options, inducing=inducing)
     plain = replace(options, placement="random") if resuming else options  # the fastest: the points will be replaced
-    first, mu, S = initialize(X, filled, plain, options.seed)
+    first, mu, S = initialize(X, filled, plain, options.seed, x_scale)
     rows = Rows(Y.comm, Y.n, mu, S, Y.local, patterns)
     model = model_of(options.model, options.kernel, options.bound)
     evaluator = Evaluator(Y.comm, model, rows, options.inducing, mu.shape[1], options.threads)
@@ -83,7 +86,7 @@ def prepare(X: DistributedRows | None, Y: DistributedRows, options: Options, res
     if grown is not None:
         start = grown.start
     elif not resuming and options.restarts > 1:
-        start = Start(best_start(objective, X, filled, options))
+        start = Start(best_start(objective, X, filled, options, x_scale))
     elif not resuming and options.start == "auto" and X is not None and Y.n >= SMALLEST and not options.hold:
         start = regression_start(X, Y, options, first)
     fit = Fit(objective, options, start.parameters, resuming, start.learned, time.perf_counter() - began)
@@ -109,13 +112,15 @@ def identity(options: Options, rows: Rows, q: int, data: str) -> dict[str, Any]:
     names = ("model", "optimizer", "hold", "fixed", "init", "placement", "start", "seed", "restarts", "standardize",
              "jitter", "kernel", "bound", "validate", "grow")  # fmt: skip
     given = {name: getattr(options, name) for name in names}
-    given["fixed"] = ",".join(name for name in NAMES if name in options.fixed)
+    known = [*NAMES, *sorted(options.fixed - set(NAMES))]
+    given["fixed"] = ",".join(name for name in known if name in options.fixed)
     given["validate"] = "a file" if isinstance(options.validate, str) else options.validate
     shape = {"rows": rows.n, "outputs": rows.Y.shape[1], "dimensions": q, "inducing": options.inducing}
     return given | shape | {"data": data}
 
 
-def best_start(objective: Objective, X: DistributedRows | None, Y: DistributedRows, options: Options) -> Globals:
+def best_start(objective: Objective, X: DistributedRows | None, Y: DistributedRows, options: Options,
+               x_scale: Floats | None = None) -> Globals:  # fmt: skip
     """Return the globals of the best of `options.restarts` starts, after TRIAL iterations from each. Collective.
 
     Its mu and S go to the objective's rows.
@@ -124,7 +129,7 @@ def best_start(objective: Objective, X: DistributedRows | None, Y: DistributedRo
     trials = replace(options, max_iter=(options.hold or 0) + TRIAL)
     best: Any = None  # a bound, and its start: globals, mu and S
     for number in range(options.restarts):
-        start: Any = initialize(X, Y, options, options.seed + number)
+        start: Any = initialize(X, Y, options, options.seed + number, x_scale)
         if rows.S is not None:
             rows.mu[...], rows.S[...] = start[1:]
         trial = Fit(objective, trials, start[0])

@@ -1,8 +1,9 @@
 """The evidence lower bound from the summed statistics, and its derivatives with respect to them (tutorial §3, §4).
 
-Three bounds differ in the trace term alone, in Titsias' (2009) −sd/2 (n − tr C) of a group. With y_i = 1 − c_i, where
-c_i is a row's share of tr C, the two others have d/2 log(1 + s y) in the place of d/2 s y: `sphere` with the mean of y,
-n times, and `rows` for each row (Artemev et al. 2021; Titsias 2025). The logarithm is concave, and log(1 + x) ≤ x, so
+Three bounds differ in the trace term alone, in Titsias' (2009) −sd/2 (ψ0 − tr C) of a group. With y_i = k_ii − c_i,
+where c_i is a row's share of tr C, the two others have d/2 log(1 + s y) in the place of d/2 s y: `sphere` with the
+mean of y, n times, and `rows` for each row (Artemev et al. 2021; Titsias 2025). The logarithm is concave, and
+log(1 + x) ≤ x, so
 
     F_titsias ≤ F_sphere ≤ F_rows ≤ log p(Y)
 
@@ -26,11 +27,20 @@ ROUNDING = 1e-6  # of the largest terms of a bound: far more than they are round
 
 
 class Group(NamedTuple):
-    """Outputs that the same rows have: these columns of Y, the number of those rows, and ΣY_iY_iᵀ of both."""
+    """Outputs that the same rows have: these columns of Y, the number of those rows, and ΣY_iY_iᵀ of both.
+
+    psi0 : ψ0 = Σ⟨k(x_i, x_i)⟩ of these rows, at scale one; None where that is n
+    """
 
     outputs: NDArray[np.intp]
     n: int
     YY: float
+    psi0: float | None = None
+
+    @property
+    def prior(self) -> float:
+        """ψ0."""
+        return float(self.n if self.psi0 is None else self.psi0)
 
 
 def group_of_outputs(groups: Sequence[Group]) -> NDArray[np.intp]:
@@ -48,7 +58,7 @@ def largest_bound(groups: Sequence[Group], beta: float) -> float:
     s A_yᵀ (I + s C)⁻¹ A_y ≤ yᵀy for A_y = A y and C ⪰ A Aᵀ.
     """
     largest = slack = 0.0
-    for outputs, n, YY in groups:
+    for outputs, n, YY, _ in groups:
         largest += 0.5 * n * len(outputs) * (math.log(beta) - math.log(2 * math.pi))
         slack += n * len(outputs) + beta * YY
     return largest + ROUNDING * (slack + abs(largest))
@@ -83,7 +93,7 @@ def bound(C: Floats, b: Floats, groups: Sequence[Group], KL: float, variance: fl
     """
     titsias = trace_term == "titsias"
     parts = [
-        group_bound(C[k], b[:, group.outputs] if len(groups) > 1 else b, group.n, group.YY, variance, beta, titsias)
+        group_bound(C[k], b[:, group.outputs] if len(groups) > 1 else b, group, variance, beta, titsias)
         for k, group in enumerate(groups)
     ]
     if trace_term == "sphere":
@@ -100,47 +110,46 @@ def bound(C: Floats, b: Floats, groups: Sequence[Group], KL: float, variance: fl
                  math.fsum(by_beta), np.stack(L_B), g, beta * variance)  # fmt: skip
 
 
-def group_bound(C: Floats, b: Floats, n: int, YY: float, variance: float, beta: float,
-                trace_term: bool = True) -> Bound:  # fmt: skip
+def group_bound(C: Floats, b: Floats, group: Group, variance: float, beta: float, trace_term: bool = True) -> Bound:
     """Return the term of F of a group of outputs, without the KL, and its derivatives, by_C and L_B (m, m).
 
     C : (m, m), L⁻¹ Ψ2 L⁻ᵀ, and b : (m, d), L⁻¹ Σψ1Y, with L Lᵀ = K_mm + jitter I, all of the kernel of unit variance:
         the variance enters here alone.
-    n : rows.   YY : ΣY_iY_iᵀ
+    group : with its n rows, YY and ψ0
     trace_term : whether F and its derivatives by variance and beta have Titsias' trace term, as those by C and L do
 
     With s = β σ_f², P = I + s C = L_B L_Bᵀ, c = L_B⁻¹ b and g = P⁻¹ b:
 
-        F = −nd/2 log 2π + nd/2 log β − d Σ log diag L_B − β/2 YY − sd/2 (n − tr C) + βs/2 ‖c‖²
+        F = −nd/2 log 2π + nd/2 log β − d Σ log diag L_B − β/2 YY − sd/2 (ψ0 − tr C) + βs/2 ‖c‖²
 
         ∂F/∂P = d/2 (I − P⁻¹) − βs/2 g gᵀ          ∂F/∂C = s ∂F/∂P          ∂F/∂b = βs g
         ∂F/∂C C + ½ ∂F/∂b bᵀ = sd/2 C − ∂F/∂P, because s C = P − I and s C g = b − g
-        ∂F/∂s = tr(∂F/∂P C) − nd/2 + β/2 ‖c‖²
+        ∂F/∂s = tr(∂F/∂P C) − ψ0 d/2 + β/2 ‖c‖²
         ∂F/∂β at fixed s = nd/2β − YY/2 + s/2 ‖c‖²
 
     mpigp/native/_algebra.pyx repeats this line for line.
     """
-    terms = native.group_bound(C, b, n, YY, variance, beta, trace_term)
+    terms = native.group_bound(C, b, group.n, group.YY, variance, beta, trace_term, group.prior)
     if terms is None:
         raise NotPositiveDefinite
     return Bound(*terms)
 
 
-def shrinkage(C: Floats, n: int, s: float) -> float:
-    """Return 1 − v, v = 1/(1 + x) with x = s (n − tr C)/n: how much less `sphere` weighs the trace term of a group."""
-    x = s * (n - float(np.trace(C))) / n
+def shrinkage(C: Floats, group: Group, s: float) -> float:
+    """Return 1 − v, v = 1/(1 + x) with x = s (ψ0 − tr C)/n: how much less `sphere` weighs the trace term of a group."""
+    x = s * (group.prior - float(np.trace(C))) / group.n
     return x / (1 + x)
 
 
 def with_sphere(part: Bound, C: Floats, group: Group, variance: float, beta: float) -> Bound:
     """Return a group's term of F in the bound `sphere`, from the `part` of it without trace term; C (m, m) as there.
 
-    With t = n − tr C, x = s t/n and v = 1/(1 + x), the trace term −nd/2 log(1 + x) has, where Titsias' has v = 1,
+    With t = ψ0 − tr C, x = s t/n and v = 1/(1 + x), the trace term −nd/2 log(1 + x) has, where Titsias' has v = 1,
 
         ∂/∂C = sd/2 v I,   so ∂/∂C C = sd/2 v C          ∂/∂s = −d/2 v t
     """
-    d, t = len(group.outputs), group.n - float(np.trace(C))
-    x, less = part.s * t / group.n, shrinkage(C, group.n, part.s)
+    d, t = len(group.outputs), group.prior - float(np.trace(C))
+    x, less = part.s * t / group.n, shrinkage(C, group, part.s)
     part = part._replace(by_C=part.by_C - 0.5 * part.s * d * less * np.eye(len(C)),
                          by_L=part.by_L - 0.5 * part.s * d * less * C)  # fmt: skip
     return _with_term(part, -0.5 * group.n * d * math.log1p(x), -0.5 * d * t / (1 + x), variance, beta)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpigp import native
+from mpigp.gp.bound import Group
 from mpigp.numerics.cholesky import NotPositiveDefinite
 from mpigp.types import Floats
 
@@ -27,7 +28,7 @@ class Certificate(NamedTuple):
         return (self.upper - self.lower) / self.numbers
 
 
-def upper_bound(C: Floats, b: Floats, n: int, YY: float, variance: float, beta: float) -> float:
+def upper_bound(C: Floats, b: Floats, group: Group, variance: float, beta: float) -> float:
     """Return an upper bound of the evidence of a regression, from the terms of `bound.group_bound`.
 
     Q = K_nm K_mm⁻¹ K_mn ⪯ K, so |K + I/β| ≥ |Q + I/β|; and K ⪯ Q + t I with t = tr(K − Q), so that the quadratic form
@@ -36,12 +37,12 @@ def upper_bound(C: Floats, b: Floats, n: int, YY: float, variance: float, beta: 
         log p(Y) ≤ −nd/2 log 2π + nd/2 log β − d Σ log diag L_B − β'/2 (YY − s' ‖L'⁻¹ b‖²)
     """
     d = b.shape[1]
-    t = variance * max(n - float(np.trace(C)), 0.0)
+    t = variance * max(group.prior - float(np.trace(C)), 0.0)
     less = 1 / (1 / beta + t)
     log_det, _ = _solved(C, b, beta * variance)
     _, square = _solved(C, b, less * variance)
-    constant = 0.5 * n * d * (math.log(beta) - math.log(2 * math.pi))
-    return constant - d * log_det - 0.5 * less * (YY - less * variance * square)
+    constant = 0.5 * group.n * d * (math.log(beta) - math.log(2 * math.pi))
+    return constant - d * log_det - 0.5 * less * (group.YY - less * variance * square)
 
 
 def _solved(C: Floats, b: Floats, s: float) -> tuple[float, float]:

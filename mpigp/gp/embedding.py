@@ -15,8 +15,9 @@ import numpy as np
 
 from mpigp import native
 from mpigp.gp.batch_lbfgs import minimize
-from mpigp.gp.posterior import Posterior, Prediction
+from mpigp.gp.posterior import Extra, Posterior, Prediction
 from mpigp.kernels.backend import RowBounds
+from mpigp.kernels.latent_backend import LatentBackend
 from mpigp.numerics.threads import Workers
 from mpigp.types import Floats, Integers
 
@@ -78,13 +79,13 @@ class _Problem:
         self.posterior, self.candidates, d = posterior, candidates, posterior.d
         m, q, groups = *posterior.Z.shape, len(posterior.factors)
         by_output = -0.25 * posterior.beta * posterior.quadratics()
-        by_output[d:] *= -posterior.variance
+        by_output[d:] *= -posterior.prior_variance
         self.weights = np.ascontiguousarray(by_output.T)  # (pairs, d + groups)
         self.members = (posterior.group[:, None] == np.arange(groups)).astype(np.float64)  # (d, groups)
         counts = np.concatenate([np.ones(d), self.members.sum(axis=0)])
         self.whole_weights = np.ascontiguousarray((self.weights @ counts)[:, None])
         self.psi1_weights = posterior.beta * posterior.weights
-        self.workers = Workers(threads, native.workspace(m, q, d, d + groups))
+        self.workers = Workers(threads, posterior.backend.workspace(m, q, d, d + groups))
 
     def solve(self, Y: Floats) -> tuple[Floats, Floats, Floats]:
         """Return mu, S and the bound of rows Y (n, d) in the model's units, with NaN where an entry is missing.
@@ -95,7 +96,7 @@ class _Problem:
         there = np.isfinite(Y)
         observed = None if there.all() else np.hstack([there, there @ self.members])
         Y = np.where(there, Y, 0.0)
-        each = 0.5 * math.log(beta / (2 * math.pi)) - 0.5 * beta * self.posterior.variance
+        each = 0.5 * math.log(beta / (2 * math.pi)) - 0.5 * beta * self.posterior.prior_variance
         constant = each * there.sum(axis=1) - 0.5 * beta * (Y * Y).sum(axis=1)
 
         def variances(logarithms: Floats) -> Floats:
@@ -139,11 +140,27 @@ class _Problem:
         by_psi1, by_psi2 = np.empty((len(mu), p.d)), np.empty((len(mu), weights.shape[1]))
         arguments = self.psi1_weights, 2 * np.ascontiguousarray(weights.T), by_psi1, by_psi2
         p.run_loop(self.workers, p.backend.gplvm_moments, arguments, mu, S)
+        if not p.backend.unit:  # of each output, if those are apart, else of all
+            outputs, prior = self._prior_weights, p.backend.diagonal(mu, S, p.alpha) - 1
+            by_psi2 += np.outer(prior, outputs if weights.shape[1] > 1 else [outputs.sum()])
         return by_psi1, -0.5 * (S + mu**2 - 1 - np.log(S)).sum(axis=1, keepdims=True), by_psi2
+
+    @cached_property
+    def _prior_weights(self) -> Floats:
+        """The weights (d + groups,) of an output's ⟨k(x, x)⟩ − 1 in the bound: the constant has what 1 contributes."""
+        groups = self.weights.shape[1] - self.posterior.d
+        return np.append(np.full(self.posterior.d, -0.5 * self.posterior.beta * self.posterior.prior_variance),
+                         np.zeros(groups))  # fmt: skip
 
     def bounds(self, mu: Floats, S: Floats, Y: Floats, observed: Floats | None) -> RowBounds:
         """Return F_i but for its constant, and its derivatives by mu and S."""
         out, p = RowBounds(np.empty(len(mu)), np.empty_like(mu), np.empty_like(mu)), self.posterior
         arguments = self.whole_weights if observed is None else self.weights, self.psi1_weights, out
-        p.run_loop(self.workers, p.backend.gplvm_bounds, arguments, mu, S, Y, observed)
+        p.run_loop(self.workers, p.backend.gplvm_bounds, arguments, mu, S, Extra(Y, observed))
+        if isinstance(p.backend, LatentBackend):
+            by_prior = self._prior_weights.sum() if observed is None else observed @ self._prior_weights
+            weights = np.broadcast_to(by_prior, len(mu))
+            _, by_mu, by_S = p.backend.prior_gradient(p.points, mu, S, weights)
+            values = weights * (p.backend.prior(p.points, mu, S) - 1)
+            return RowBounds(out.values + values, out.by_mu + by_mu, out.by_S + by_S)
         return out

@@ -1,20 +1,20 @@
 """The learned q(u), and the predictions that it makes at inputs, certain or uncertain.
 
-With k the kernel of unit variance between the inducing points and an input, s = β σ_f², and L, L_B and g those of the
+With k the kernel of scale one between the inducing points and an input x, s = β σ_f², and L, L_B and g those of the
 bound (mpigp.gp.bound), the function has
 
-    mean  wᵀk, w = s L⁻ᵀ g          variance  σ_f² (1 − kᵀMk), M = L⁻ᵀ (I − (L_B L_Bᵀ)⁻¹) L⁻¹ = RᵀR
+    mean  wᵀk, w = s L⁻ᵀ g          variance  σ_f² (k_xx − kᵀMk), M = L⁻ᵀ (I − (L_B L_Bᵀ)⁻¹) L⁻¹ = RᵀR
 
 with R lower triangular: one triangular product for each input. Where the input is uncertain, with ψ1 = ⟨k⟩ and
 ψ2 = ⟨kkᵀ⟩,
 
-    mean  wᵀψ1                      variance  σ_f² (1 − tr Mψ2) + wᵀψ2w − (wᵀψ1)²
+    mean  wᵀψ1                      variance  σ_f² (⟨k_xx⟩ − tr Mψ2) + wᵀψ2w − (wᵀψ1)²
 
 Outputs that other rows had, in data with missing entries, have an L_B and so an M of their own.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
@@ -28,6 +28,7 @@ from mpigp.chunks import chunk_count, chunk_rows
 from mpigp.errors import InputError
 from mpigp.gp.parameters import Standardization
 from mpigp.kernels.backend import KernelBackend
+from mpigp.kernels.compiled import Compiled
 from mpigp.kernels.registry import DEFAULT, backend_of
 from mpigp.numerics.threads import Workers
 from mpigp.types import Floats
@@ -46,6 +47,17 @@ class Prediction(NamedTuple):
     mean: Floats
     variance: Floats
     y_variance: Floats
+
+
+class Extra(NamedTuple):
+    """What rows may have besides inputs: Y (n, d), observed (n, groups); and other inducing points than the model's."""
+
+    Y: Floats | None = None
+    observed: Floats | None = None
+    points: native.Kernel | None = None
+
+
+NOTHING = Extra()
 
 
 @dataclass(frozen=True)
@@ -82,13 +94,18 @@ class Posterior:
     @cached_property
     def backend(self) -> KernelBackend:
         """The backend of the kernel."""
-        return backend_of(self.kernel)
+        return backend_of(self.kernel, self.model == "gplvm")
 
     @cached_property
     def points(self) -> native.Kernel:
         """The inducing points, as the loops take them."""
         center = self.backend.center(self.Z)
-        return native.Kernel(self.Z - center, center, self.alpha)
+        return self.backend.points(self.Z - center, center, self.alpha)
+
+    @cached_property
+    def prior_variance(self) -> float:
+        """σ_f², by which the kernel of scale one is multiplied."""
+        return self.variance * self.backend.scale(self.alpha, self.q)
 
     def __getstate__(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -97,7 +114,7 @@ class Posterior:
     def weights(self) -> Floats:
         """w (m, d)."""
         by_L = scipy.linalg.solve_triangular(self.L, self.g, lower=True, trans=1)
-        return np.ascontiguousarray(self.beta * self.variance * by_L)
+        return np.ascontiguousarray(self.beta * self.prior_variance * by_L)
 
     @cached_property
     def factors(self) -> Floats:
@@ -144,7 +161,38 @@ class Posterior:
 
     def predict(self, X: Floats, threads: int = 1) -> Prediction:
         """Return the prediction at the inputs X (n, q), in the data's units."""
-        workers = Workers(threads, native.workspace(len(self.Z), self.q, self.d))
+        return self._prediction(*self._moments(X, threads, self.points, self._prior))
+
+    def components(self, X: Floats, threads: int = 1) -> dict[str, Prediction]:
+        """Return what each term of a composed kernel contributes to the function at the inputs X (n, q): its mean and
+        variance, in the data's units. The means add up to the prediction's, less the mean of the outputs."""
+        if self.model == "gplvm":
+            return replace(self, model="regression").components(X, threads)  # by the compiled loops
+        backend = self.backend
+        if not isinstance(backend, Compiled) or not backend.composed:
+            raise InputError(f"`components`: the kernel {self.kernel} has no parts: fit one such as rbf + linear")
+        names = ["*".join(labels) for labels in backend.expression.labels()]
+        center, composition = backend.center(self.Z), backend.composition(self.q)
+        without = replace(self, y=None if self.y is None else self.y._replace(mean=np.zeros(self.d)))
+        result = {}
+        for number, name in enumerate(names):
+            points = backend.points(self.Z - center, center, self.alpha, np.eye(len(names))[number])
+
+            def prior(inputs: Floats, number: int = number) -> Floats:
+                return composition.diagonals(inputs, self.alpha)[number]
+
+            result[name] = without._prediction(*self._moments(X, threads, points, prior))
+        return result
+
+    def _prior(self, inputs: Floats) -> Floats | float:
+        """Return k(x, x) of inputs (n, q) in the model's units, at scale one."""
+        return 1.0 if self.backend.unit else self.backend.diagonal(inputs, None, self.alpha)
+
+    def _moments(self, X: Floats, threads: int, points: native.Kernel,
+                 prior: Callable[[Floats], Floats | float]) -> tuple[Floats, Floats]:  # fmt: skip
+        """Return the mean (n, d) and variance (n, 1) or (n, d) of the function at the inputs X (n, q), with the kernel
+        of these points, in the model's units."""
+        workers = Workers(threads, self.backend.workspace(len(self.Z), self.q, self.d))
         mean, variance = np.empty((len(X), self.d)), np.empty((len(self.factors), len(X)))
         step = BLOCK * threads
         for first in range(0, len(X), step):
@@ -152,10 +200,10 @@ class Posterior:
             inputs = self.inputs(X[block])
             for factor, explained in zip(self.factors, variance[:, block], strict=True):
                 arguments = factor, self.weights, mean[block], explained
-                self.run_loop(workers, self.backend.regression_moments, arguments, inputs)
-        np.subtract(1.0, variance, out=variance)
-        variance *= self.variance
-        return self._prediction(mean, variance.T if len(variance) == 1 else variance[self.group].T)
+                self.run_loop(workers, self.backend.regression_moments, arguments, inputs, extra=Extra(points=points))
+            np.subtract(prior(inputs), variance[:, block], out=variance[:, block])
+        variance *= self.prior_variance
+        return mean, variance.T if len(variance) == 1 else variance[self.group].T
 
     def predict_uncertain(self, X: Floats, X_variance: Floats, threads: int = 1) -> Prediction:
         """Return the prediction at inputs of mean X (n, q) and variances X_variance (n, q), in the data's units."""
@@ -164,26 +212,31 @@ class Posterior:
 
     def moments(self, mu: Floats, S: Floats, threads: int = 1) -> Prediction:
         """Return the prediction at inputs N(mu, S), both (n, q) and in the model's units."""
+        if self.backend.composed and self.model != "gplvm":
+            return replace(self, model="gplvm").moments(mu, S, threads)  # by another backend of the kernel
         quadratics = self.quadratics()
         mean, second = np.empty((len(mu), self.d)), np.empty((len(mu), len(quadratics)))
-        workers = Workers(threads, native.workspace(len(self.Z), self.q, self.d, len(quadratics)))
+        workers = Workers(threads, self.backend.workspace(len(self.Z), self.q, self.d, len(quadratics)))
         self.run_loop(workers, self.backend.gplvm_moments, (self.weights, quadratics, mean, second), mu, S)
         explained = second[:, self.d :][:, self.group]
-        return self._prediction(mean, self.variance * (1 - explained) + second[:, : self.d] - mean**2)
+        prior = self.backend.diagonal(mu, S, self.alpha)[:, None]
+        return self._prediction(mean, self.prior_variance * (prior - explained) + second[:, : self.d] - mean**2)
 
     def run_loop(self, workers: Workers, loop: Callable[..., None], arguments: tuple[Any, ...], mu: Floats,
-                 S: Floats | None = None, Y: Floats | None = None, observed: Floats | None = None) -> None:  # fmt: skip
-        """Call a loop of the backend for each thread's chunks of n rows: mu (n, q), S (n, q), Y (n, d), observed
-        (n, groups); `arguments` are those that follow points, rows and span."""
+                 S: Floats | None = None, extra: Extra = NOTHING) -> None:  # fmt: skip
+        """Call a loop of the backend for each thread's chunks of n rows: mu (n, q), S (n, q) and what else there is;
+        `arguments` are those that follow points, rows and span."""
+        points = self.points if extra.points is None else extra.points
         if n := len(mu):
-            rows = native.Rows(mu, S, np.empty((n, 0)) if Y is None else Y, chunk_rows(n), chunk_count(n), observed)
-            workers.share(lambda span: loop(self.points, rows, span, *arguments), chunk_count(n))
+            Y = np.empty((n, 0)) if extra.Y is None else extra.Y
+            rows = native.Rows(mu, S, Y, chunk_rows(n), chunk_count(n), extra.observed)
+            workers.share(lambda span: loop(points, rows, span, *arguments), chunk_count(n))
 
     def quadratics(self) -> Floats:
         """Return the coefficients (d + groups, m(m+1)/2) of ψ2's pairs, as the loops sum them, in wᵀψ2w of each output
         and in tr Mψ2 of each group."""
         Z = self.points.Z
-        factor = self.backend.covariance(Z, Z, self.alpha) if self.backend.factored else np.ones_like(self.L)
+        factor = self.backend.gram(Z, self.points.center, self.alpha) if self.backend.factored else np.ones_like(self.L)
         twice, lower = 2 * np.sqrt(factor), np.tril_indices(len(Z))
         np.fill_diagonal(twice, 1.0)
         matrices = chain((np.outer(w, w) for w in self.weights.T), (R.T @ R for R in self.factors))
@@ -203,7 +256,7 @@ class Posterior:
         scale = np.ones(self.d) if self.y is None else self.y.scale
         for group, R in enumerate(self.factors):
             A = R @ K_m
-            root = _root(self.variance * (K - A.T @ A))
+            root = _root(self.prior_variance * (K - A.T @ A))
             for output in np.flatnonzero(self.group == group):
                 draws[:, :, output] = mean[:, output] + scale[output] * draws[:, :, output] @ root.T
         return draws

@@ -16,10 +16,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from mpigp import native
-from mpigp.errors import InputError
 from mpigp.gp.bound import Bound, Group, TraceSums, bound, shrinkage, with_trace_sums
 from mpigp.gp.parameters import Globals
-from mpigp.kernels.backend import KernelBackend
+from mpigp.kernels.backend import Adjoints, KernelBackend
 from mpigp.kernels.registry import DEFAULT, backend_of
 from mpigp.numerics.cholesky import Whitening, whiten
 from mpigp.numerics.reproducible_sum import FINE, scale_for
@@ -75,7 +74,7 @@ class Inducing:
                  whitened: bool = False) -> None:  # fmt: skip
         center = backend.center(Z)
         Z = Z - center
-        K = backend.covariance(Z, Z, alpha)
+        K = backend.gram(Z, center, alpha)
         self.whitening: Whitening = whiten(K, jitter)
         order = self.whitening.order
         self.Z = Z.take(order, axis=0)
@@ -85,7 +84,7 @@ class Inducing:
         kept, care = smallest**2, max(signal_to_noise, 1.0)  # digits, and how many are needed
         self.unwhitened_gradient = not whitened and signal_to_noise <= MAX_COND_UNWHITENED_GRADIENT * kept
         self.unwhitened_statistics = not whitened and care <= MAX_COND_UNWHITENED_STATISTICS * kept
-        self.points = native.Kernel(self.Z, center, alpha)
+        self.points = backend.points(self.Z, center, alpha)
 
     @cached_property
     def inverse(self) -> Floats:
@@ -108,29 +107,21 @@ NO_TRACE_SUMS = TraceSums(0.0, 0.0)  # of the other bounds
 
 class Statistics(NamedTuple):
     """The summed statistics, arguments of the bound: C (groups, m, m), b (m, d), KL; and the GPLVM's Ψ2 without its
-    factor of Z alone, packed (m(m+1)/2, groups), empty in regression; and the trace sums of the bound `rows`."""
+    factor of Z alone, packed (m(m+1)/2, groups), empty in regression; the trace sums of the bound `rows`; and
+    ψ0 = Σ⟨k(x_i, x_i)⟩ of each group (groups,), None where that is its number of rows."""
 
     C: Floats
     b: Floats
     KL: float
     pairs: Floats
     trace_sums: TraceSums = NO_TRACE_SUMS
+    psi0: Floats | None = None
 
-
-class Adjoints(NamedTuple):
-    """The derivatives of the bound by the statistics, which are the weights of each rank's rows.
-
-    matrix : (m, m) in regression, or of ψ2's pairs (m(m+1)/2, groups) in the GPLVM; in the bound `rows` of the GPLVM
-        with a last column, which each row's w_i multiplies
-    psi1Y : (m, d), ∂F/∂(Σψ1Y)
-    fit : (m, d) with the residuals E = Y − Aᵀ fit of regression; used where not `Inducing.unwhitened_gradient`
-    limit : a bound of Σ |∂F/∂ψ| ψ over all rows
-    """
-
-    matrix: Floats
-    psi1Y: Floats
-    fit: Floats
-    limit: float
+    def groups(self, groups: Sequence[Group]) -> Sequence[Group]:
+        """Return the groups with their ψ0."""
+        if self.psi0 is None:
+            return groups
+        return [group._replace(psi0=psi0) for group, psi0 in zip(groups, self.psi0.tolist(), strict=True)]
 
 
 class Model(ABC):
@@ -145,22 +136,41 @@ class Model(ABC):
 
     def inducing(self, parameters: Globals, jitter: float) -> Inducing:
         """Return the inducing points at these parameters."""
-        snr = parameters.beta * parameters.variance
+        snr = parameters.beta * self.prior_variance(parameters)
         return Inducing(self.backend, parameters.Z, parameters.alpha, jitter, snr, whitened=self.by_rows)
+
+    def prior_variance(self, parameters: Globals) -> float:
+        """Return σ_f², by which the kernel of scale one is multiplied."""
+        return parameters.variance * self.backend.scale(parameters.alpha, parameters.Z.shape[1])
 
     def evaluate_bound(self, summary: Statistics, groups: Sequence[Group], parameters: Globals) -> Bound:
         """Return F and its derivatives; in the bound `rows` not those by each row's c_i."""
-        C, b, KL = summary[:3]
-        F = bound(C, b, groups, KL, parameters.variance, parameters.beta, self.bound)
-        return with_trace_sums(F, summary.trace_sums, parameters.variance, parameters.beta) if self.by_rows else F
+        (C, b, KL), variance = summary[:3], self.prior_variance(parameters)
+        F = bound(C, b, summary.groups(groups), KL, variance, parameters.beta, self.bound)
+        return with_trace_sums(F, summary.trace_sums, variance, parameters.beta) if self.by_rows else F
 
-    def statistics_scale(self, totals: Totals, m: int) -> Floats:
-        """Return the scales of the statistics' integers: Ψ2 (packed), Σψ1Y, KL, and the trace sums of the bound `rows`.
-        No ψ exceeds 1, nor does a row's part of the trace sums for each of its outputs."""
-        psi2 = np.broadcast_to(scale_for(float(totals.n)), m * (m + 1) // 2 * len(totals.groups))
-        scale = np.concatenate([psi2, np.tile(scale_for(totals.absolute_Y), m), [1.0, FINE][: self.divergence_sums]])
+    def largest(self, inducing: Inducing, totals: Totals) -> float:
+        """Return what no covariance of the kernel of scale one exceeds."""
+        return 1.0 if self.backend.unit else self.backend.largest(inducing.points, totals.lowest, totals.highest)
+
+    def prior_weights(self, summary: Statistics, bound: Bound, totals: Totals) -> Floats:
+        """Return ∂F/∂ψ0 (groups,); in the bound `rows` not what differs from row to row."""
+        weights = np.array([-0.5 * bound.s * len(group.outputs) for group in totals.groups])
+        if self.bound == "sphere":
+            groups = summary.groups(totals.groups)
+            weights *= [1 - shrinkage(C, group, bound.s) for C, group in zip(summary.C, groups, strict=True)]
+        return weights
+
+    def statistics_scale(self, totals: Totals, m: int, largest: float = 1.0) -> Floats:
+        """Return the scales of the statistics' integers: Ψ2 (packed), Σψ1Y, KL, the trace sums of the bound `rows`, and
+        ψ0. No ψ1 exceeds the largest covariance, nor does a row's part of the trace sums for each of its outputs."""
+        psi2 = np.broadcast_to(scale_for(totals.n * largest**2), m * (m + 1) // 2 * len(totals.groups))
+        psi1Y = np.tile(scale_for(totals.absolute_Y * largest), m)
+        scale = np.concatenate([psi2, psi1Y, [1.0, FINE][: self.divergence_sums]])
         trace_sums = len(TraceSums._fields) if self.by_rows else 0
-        return np.append(scale, np.tile(scale_for(float(totals.n * len(totals.absolute_Y))), trace_sums))
+        others = [scale_for(totals.n * len(totals.absolute_Y) * largest)] * trace_sums
+        others += [] if self.backend.unit else [scale_for(totals.n * largest)] * len(totals.groups)
+        return np.append(scale, others)
 
     def gradient_scale(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> Floats:
         """Return the scales of the second round's integers: the gradients of Z and alpha, regression's AE, and in the
@@ -171,19 +181,20 @@ class Model(ABC):
         weight = weights.limit * totals.all_chunks
         of_one = scale_for(self.backend.gradient_limits(inducing.points, totals.lowest, totals.highest, weight))
         m, q = inducing.Z.shape
-        scale = np.empty((m + 1, q))
-        scale[:m], scale[m] = of_one[:q], of_one[q:]
+        scale = np.empty(m * q + len(of_one) - q)
+        scale[: m * q].reshape(m, q)[:], scale[m * q :] = of_one[:q], of_one[q:]
         others = self.residual_scales(inducing, weights, totals)
         if self.by_rows:
-            tilted = scale_for(inducing.signal_to_noise * totals.n * len(totals.absolute_Y))
+            largest = self.largest(inducing, totals)
+            tilted = scale_for(inducing.signal_to_noise * totals.n * len(totals.absolute_Y) * largest)
             others.append(np.tile(tilted, m * (m + 1) // 2))
-        return np.concatenate([scale.ravel(), *others]) if others else scale.ravel()
+        return np.concatenate([scale, *others]) if others else scale
 
     def residual_scales(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> list[Floats]:
         """Return the scales of AE (m, d), where regression sums it, else none."""
         return []
 
-    def rounding(self, inducing: Inducing, signal_to_noise: float, numbers: int) -> float:
+    def rounding(self, inducing: Inducing, numbers: int) -> float:
         """Return the error of F that comes of rounding, beyond its last digits, for so many `numbers` of Y."""
         return 0.0
 
@@ -229,9 +240,9 @@ def _by_gram(inducing: Inducing, by_L: Floats) -> Floats:
     return native.sandwiched(inducing.inverse, by_L, -1.0) * inducing.factor
 
 
-def _absolute_residuals(fit: Floats, totals: Totals) -> Floats:
-    """Return a bound (d,) of Σ|E_i| with E = Y − Aᵀ fit; no entry of A exceeds 1."""
-    return totals.absolute_Y + totals.n * np.abs(fit).sum(axis=0)
+def _absolute_residuals(fit: Floats, totals: Totals, largest: float) -> Floats:
+    """Return a bound (d,) of Σ|E_i| with E = Y − Aᵀ fit; no entry of A exceeds the largest covariance."""
+    return totals.absolute_Y + totals.n * largest * np.abs(fit).sum(axis=0)
 
 
 class Regression(Model):
@@ -251,11 +262,12 @@ class Regression(Model):
         m = len(inducing.Z)
         pairs = m * (m + 1) // 2
         C, b = native.symmetric(sums[:pairs], m), sums[pairs : pairs + m * d].reshape(m, d)
-        trace_sums = TraceSums(*sums[-2:].tolist()) if self.by_rows else NO_TRACE_SUMS
+        rest, psi0 = sums[pairs + m * d :], None if self.backend.unit else sums[-1:]
+        trace_sums = TraceSums(*rest[:2].tolist()) if self.by_rows else NO_TRACE_SUMS
         if inducing.unwhitened_statistics:
             C = native.sandwiched(inducing.inverse, C, 1.0, transposed=True)
             b = native.solve(inducing.whitening.L, b)
-        return Statistics(C[None], b, 0.0, np.empty((0, 1)), trace_sums)
+        return Statistics(C[None], b, 0.0, np.empty((0, 1)), trace_sums, psi0)
 
     def weight_shape(self, m: int, groups: int) -> tuple[int, int]:
         return (m, m)
@@ -266,8 +278,9 @@ class Regression(Model):
         ∂F/∂K_mn = L⁻ᵀ (2 ∂F/∂C A + ∂F/∂b Yᵀ), in which I − P⁻¹ = s C P⁻¹, and −βs² g gᵀ A joins Y. From K itself it
         takes a triangular product less, but L⁻¹ twice over.
         """
-        L, d = inducing.whitening.L, summary.b.shape[1]
+        L, d, largest = inducing.whitening.L, summary.b.shape[1], self.largest(inducing, totals)
         psi1Y = native.solve(L, bound.by_b, transposed=True)
+        psi0 = self.prior_weights(summary, bound, totals)
         if inducing.unwhitened_gradient:
             matrix = native.sandwiched(inducing.inverse, bound.by_C[0], 2.0)
             fit, residuals = np.zeros(psi1Y.shape), totals.absolute_Y
@@ -275,19 +288,23 @@ class Regression(Model):
             L_B = bound.L_B[0]
             CP_inverse = native.solve(L_B, native.solve(L_B, summary.C[0]), transposed=True).T
             if self.bound == "sphere":  # v I − P⁻¹ in the place of I − P⁻¹
-                CP_inverse = CP_inverse - shrinkage(summary.C[0], totals.n, bound.s) / bound.s * np.eye(len(L))
+                (group,) = summary.groups(totals.groups)
+                CP_inverse = CP_inverse - shrinkage(summary.C[0], group, bound.s) / bound.s * np.eye(len(L))
             matrix = d * bound.s**2 * native.solve(L, CP_inverse, transposed=True)
             fit = bound.s * bound.g
-            residuals = _absolute_residuals(fit, totals)
-        limit = native.absolute_total(matrix, totals.n, psi1Y, residuals)
+            residuals = _absolute_residuals(fit, totals, largest)
+        limit = native.absolute_total(matrix, totals.n * largest, psi1Y, residuals)
         if self.by_rows:  # no w_i exceeds s d
-            limit += bound.s * d * totals.n * float(np.abs(inducing.inverse).sum())
-        return Adjoints(matrix, psi1Y, fit, limit)
+            limit += bound.s * d * totals.n * largest * float(np.abs(inducing.inverse).sum())
+        if self.backend.composed:  # its parameters move k(x_i, x_i), too
+            limit += bound.s * d * totals.n
+        return Adjoints(matrix, psi1Y, fit, psi0, limit)
 
     def residual_scales(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> list[Floats]:
         if inducing.unwhitened_gradient:
             return []
-        residuals = scale_for(_absolute_residuals(weights.fit, totals) * totals.all_chunks)
+        largest = self.largest(inducing, totals)
+        residuals = scale_for(_absolute_residuals(weights.fit, totals, largest) * largest * totals.all_chunks)
         return [np.tile(residuals, len(inducing.Z))]
 
     def gram_weights(self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints,
@@ -305,8 +322,8 @@ class Regression(Model):
         return np.ascontiguousarray(by_K * inducing.factor)
 
     def add_gradient(self, inducing: Inducing, weights: Adjoints, rows: Block, part: Part) -> int:
-        inverse, (matrix, psi1Y, fit, _) = None if inducing.unwhitened_gradient else inducing.inverse, weights
-        return self.backend.regression_gradient(inducing.points, rows.native, inverse, matrix, psi1Y, fit, part)
+        inverse = None if inducing.unwhitened_gradient else inducing.inverse
+        return self.backend.regression_gradient(inducing.points, rows.native, inverse, weights, part)
 
 
 class GPLVM(Model):
@@ -315,23 +332,26 @@ class GPLVM(Model):
     name = "gplvm"
     divergence_sums = 2
 
-    def rounding(self, inducing: Inducing, signal_to_noise: float, numbers: int) -> float:
+    def rounding(self, inducing: Inducing, numbers: int) -> float:
         # Ψ2, whose entries are at most n, is rounded before it is whitened, and C's error moves F by s d/2 of it.
-        return ROUNDING * signal_to_noise * numbers / inducing.whitening.L.item(-1) ** 2
+        return ROUNDING * inducing.signal_to_noise * numbers / inducing.whitening.L.item(-1) ** 2
 
     def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
         explained, s = inducing.explained if self.by_rows else None, inducing.signal_to_noise
         return self.backend.gplvm_statistics(inducing.points, rows.native, explained, s, part)
 
     def summary(self, inducing: Inducing, sums: Floats, d: int) -> Statistics:
-        m, trace_sums = len(inducing.Z), NO_TRACE_SUMS
+        m, trace_sums, psi0 = len(inducing.Z), NO_TRACE_SUMS, None
+        if not self.backend.unit:
+            groups = (len(sums) - m * d - 2 - 2 * self.by_rows) // (m * (m + 1) // 2 + 1)
+            sums, psi0 = sums[:-groups], sums[-groups:]
         if self.by_rows:
             sums, trace_sums = sums[:-2], TraceSums(*sums[-2:].tolist())
         psi2_sums = len(sums) - m * d - 2
         L, pairs = inducing.whitening.L, sums[:psi2_sums].reshape(m * (m + 1) // 2, -1)
         C = native.whitened(pairs, inducing.root_factor, L)
         b, KL = native.solve(L, sums[psi2_sums:-2].reshape(m, d)), float(sums[-2] + sums[-1])
-        return Statistics(C, b, KL, pairs, trace_sums)
+        return Statistics(C, b, KL, pairs, trace_sums, psi0)
 
     def weight_shape(self, m: int, groups: int) -> tuple[int, int]:
         return (m * (m + 1) // 2, groups + self.by_rows)
@@ -344,7 +364,8 @@ class GPLVM(Model):
             by_rows = -0.25 * inducing.explained
             matrix = np.column_stack([matrix, by_rows])
             limit += 2 * totals.n * bound.s * len(totals.absolute_Y) * float(np.abs(by_rows).sum())
-        return Adjoints(matrix, psi1Y, np.zeros(psi1Y.shape), limit)
+        psi0 = self.prior_weights(summary, bound, totals)
+        return Adjoints(matrix, psi1Y, np.zeros(psi1Y.shape), psi0, limit)
 
     def gram_weights(self, inducing: Inducing, summary: Statistics, bound: Bound, weights: Adjoints,
                      rest: Floats) -> Floats:  # fmt: skip
@@ -360,8 +381,7 @@ class GPLVM(Model):
 
     def add_gradient(self, inducing: Inducing, weights: Adjoints, rows: Block, part: Part) -> int:
         by_mu, by_S = rows.gradients["mu"], rows.gradients["S"]
-        matrix, psi1Y, _, _ = weights
-        return self.backend.gplvm_gradient(inducing.points, rows.native, matrix, psi1Y, by_mu, by_S, part)
+        return self.backend.gplvm_gradient(inducing.points, rows.native, weights, by_mu, by_S, part)
 
 
 MODELS: dict[str, Model] = {model.name: model for model in (Regression(), GPLVM())}
@@ -369,7 +389,4 @@ MODELS: dict[str, Model] = {model.name: model for model in (Regression(), GPLVM(
 
 def model_of(name: str, kernel: str = DEFAULT, bound: str = "titsias") -> Model:
     """Return the model of this name with this kernel and bound; a kernel that cannot serve it is refused."""
-    backend = backend_of(kernel)
-    if name == GPLVM.name and not backend.latent:
-        raise InputError(f"is {kernel!r}, which has no psi statistics: it serves regression alone")
-    return type(MODELS[name])(backend, bound)
+    return type(MODELS[name])(backend_of(kernel, name == GPLVM.name), bound)

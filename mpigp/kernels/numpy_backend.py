@@ -11,8 +11,9 @@ import numpy as np
 
 from mpigp import native
 from mpigp.chunks import SMALLEST
-from mpigp.kernels.backend import RowBounds
+from mpigp.kernels.backend import Adjoints, RowBounds
 from mpigp.kernels.base import Kernel, LatentKernel
+from mpigp.kernels.composition import Parameter
 from mpigp.native import Kernel as Points
 from mpigp.native import Rows
 from mpigp.numerics.reproducible_sum import MOST, FixedPoint, Summation, Windows
@@ -66,9 +67,10 @@ def _divergence(mu: Floats, S: Floats) -> Floats:
     return 0.5 * (S + mu * mu - np.log(S) - 1).sum(axis=1)
 
 
-def _trace_terms(rows: Rows, where: slice, s: float, c: Floats) -> Floats:
-    """Set the trace weights of rows from their c (k,), and return the trace sums (2,): native/trace.h has formulas."""
-    y, d = 1 - c, rows.outputs[where]
+def _trace_terms(rows: Rows, where: slice, s: float, y: Floats) -> Floats:
+    """Set the trace weights of rows from their y = k(x, x) − c (k,), and return the trace sums (2,): native/trace.h has
+    formulas."""
+    d = rows.outputs[where]
     x = np.maximum(s * y, 0.0)
     rows.trace_weights[where] = s * d * (x / (1 + x))
     values = np.where(x > 0, np.log1p(x) / (s or 1.0), y)
@@ -98,24 +100,54 @@ def _row_weights(weights: Floats, block: _Block) -> Floats:
 class NumpyBackend:
     """The backend that calls a kernel's formulas."""
 
+    unit = True
+    composed = False
+    rows_apart = False  # whether the bits of a row do not depend on the rows beside it
     factored = False
     statistics_summation: Summation = FixedPoint(1)
     gradient_summation: Summation = Windows()
 
+    points = staticmethod(Points)
+    workspace = staticmethod(native.workspace)
+
     def __init__(self, kernel: Kernel, name: str) -> None:
         self.kernel, self.name, self.latent = kernel, name, isinstance(kernel, LatentKernel)
 
+    def parameters(self, q: int) -> int:
+        return q
+
+    def named_parameters(self, q: int) -> list[Parameter]:
+        return []
+
+    def loop_parameters(self, q: int) -> int:
+        return q
+
+    def scale(self, alpha: Floats, q: int) -> float:
+        return 1.0
+
     def center(self, Z: Floats) -> Floats:
         return np.zeros(Z.shape[1])  # a kernel need not be stationary
+
+    def gram(self, Z: Floats, center: Floats, alpha: Floats) -> Floats:
+        return self.covariance(Z, Z, alpha)
+
+    def diagonal(self, mu: Floats, S: Floats | None, alpha: Floats) -> Floats:
+        return np.ones(len(mu))
+
+    def largest(self, points: Points, lowest: Floats, highest: Floats) -> float:
+        return 1.0
 
     def covariance(self, Z: Floats, X: Floats, alpha: Floats) -> Floats:
         with np.errstate(all="ignore"):
             return np.ascontiguousarray(self.kernel.covariance(Z, X, alpha))
 
-    def gram_gradient(self, weights: Floats, Z: Floats, alpha: Floats) -> tuple[Floats, Floats]:
+    def gram_gradient(self, weights: Floats, points: Points) -> tuple[Floats, Floats]:
         # K_mm is symmetric: column m gives Z_m the same gradient as row m.
-        by_Z, by_alpha = self.kernel.covariance_gradient(Z, Z, alpha, weights)
+        by_Z, by_alpha = self.kernel.covariance_gradient(points.Z, points.Z, points.alpha, weights)
         return 2 * by_Z, by_alpha
+
+    def parameter_gradient(self, alpha: Floats, raw: Floats, q: int, by_scale: float) -> Floats:
+        return raw
 
     def gradient_limits(self, points: Points, lowest: Floats, highest: Floats, weight: float) -> Floats:
         return np.ones(2 * len(points.alpha))  # windows need none
@@ -127,12 +159,13 @@ class NumpyBackend:
             A = K if inverse is None else inverse @ K
             sums = [(A @ A.T)[lower], A @ chunk.Y]
             if chunk.trace_weights is not None:
-                sums.append(_trace_terms(rows, chunk.where, s, (A * A).sum(axis=0)))
+                sums.append(_trace_terms(rows, chunk.where, s, 1 - (A * A).sum(axis=0)))
             overflows += _add(self.statistics_summation, part, *sums)
         return overflows
 
-    def regression_gradient(self, points: Points, rows: Rows, inverse: Floats | None, matrix: Floats, psi1Y: Floats,
-                            fit: Floats, part: Part) -> int:  # fmt: skip
+    def regression_gradient(self, points: Points, rows: Rows, inverse: Floats | None, weights: Adjoints,
+                            part: Part) -> int:  # fmt: skip
+        matrix, psi1Y, fit = weights[:3]
         overflows, lower = 0, np.tril_indices(len(points.Z))
         for chunk in _blocks(rows, part):
             K, sums = self.covariance(points.Z, chunk.mu, points.alpha), []
@@ -195,23 +228,41 @@ class NumpyBackend:
                     c.append(psi2_rows[:, row, column] @ explained)
             with np.errstate(all="ignore"):
                 nats = _divergence(chunk.mu, rows.S[chunk.where]).sum()
-                trace_sums = [_trace_terms(rows, chunk.where, s, np.concatenate(c))] if c else []
+                prior = self.prior(points, chunk.mu, rows.S[chunk.where])
+                others = [_trace_terms(rows, chunk.where, s, prior - np.concatenate(c))] if c else []
+            if not self.unit:
+                others.append(prior @ _counts(chunk._replace(trace_weights=None)))
             divergence = np.array([np.rint(nats), nats - np.rint(nats)])
-            overflows += _add(self.statistics_summation, part, psi2[:, row, column].T, psi1Y, divergence, *trace_sums)
+            overflows += _add(self.statistics_summation, part, psi2[:, row, column].T, psi1Y, divergence, *others)
             overflows += not nats < MOST / rows.all_chunks  # nothing bounds the total
         return overflows
 
-    def gplvm_gradient(self, points: Points, rows: Rows, matrix: Floats, psi1Y: Floats, by_mu: Floats, by_S: Floats,
+    def prior(self, points: Points, mu: Floats, S: Floats) -> Floats:
+        """Return ⟨k(x, x)⟩ (k,) of rows."""
+        return np.ones(len(mu))
+
+    def prior_gradient(self, points: Points, mu: Floats, S: Floats, weights: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return the derivatives of Σ weights (k,) ⟨k(x, x)⟩ by the loops' parameters, mu and S, unless `unit`."""
+        raise NotImplementedError
+
+    def gplvm_gradient(self, points: Points, rows: Rows, weights: Adjoints, by_mu: Floats, by_S: Floats,
                        part: Part) -> int:  # fmt: skip
-        m, overflows = len(points.Z), 0
-        weights, lower = _pair_weights(matrix, m), np.tril_indices(m)
+        (matrix, psi1Y, _, psi0, _), m, overflows = weights, len(points.Z), 0
+        pair_weights, lower = _pair_weights(matrix, m), np.tril_indices(m)
         for chunk in _blocks(rows, part):
             by_Z, by_alpha, tilted = np.zeros_like(points.Z), np.zeros_like(points.alpha), np.zeros((m, m))
             for block in _cut(rows, chunk.where.start, chunk.where.stop, _block_rows(m)):
-                gradients = self._psi_gradient(points, block, block.Y @ psi1Y.T, _row_weights(weights, block))
+                gradients = self._psi_gradient(points, block, block.Y @ psi1Y.T, _row_weights(pair_weights, block))
                 by_Z += gradients[0]
                 by_alpha += gradients[1]
                 by_mu[block.where], by_S[block.where] = gradients[2:]
+                if not self.unit:
+                    assert block.S is not None
+                    by_prior = _counts(block) @ (psi0 if block.trace_weights is None else np.append(psi0, 0.5))
+                    through_prior = self.prior_gradient(points, block.mu, block.S, by_prior)
+                    by_alpha += through_prior[0]
+                    by_mu[block.where] += through_prior[1]
+                    by_S[block.where] += through_prior[2]
                 if block.trace_weights is not None:
                     tilted += np.tensordot(block.trace_weights, self._psi(points, block)[1], 1)
             others = [] if rows.trace_weights is None else [tilted[lower]]
@@ -221,13 +272,17 @@ class NumpyBackend:
     def gplvm_bounds(self, points: Points, rows: Rows, span: Span, matrix: Floats, psi1Y: Floats,
                      out: RowBounds) -> None:  # fmt: skip
         weights = _pair_weights(matrix, len(points.Z))
-        for row in _blocks(rows, span, 1):
-            by_psi1, by_psi2 = row.Y @ psi1Y.T, _row_weights(weights, row)
-            psi1, psi2 = self._psi(points, row)
+        for block in _blocks(rows, span, _block_rows(len(points.Z)) if self.rows_apart else 1):
+            one_by_one = list(_cut(rows, block.where.start, block.where.stop, 1))  # for products of one shape
+            by_psi1 = np.concatenate([row.Y @ psi1Y.T for row in one_by_one])
+            by_psi2 = _row_weights(weights, block)
+            if len(weights) > 1:
+                by_psi2 = np.concatenate([_row_weights(weights, row) for row in one_by_one])
+            psi1, psi2 = self._psi(points, block)
             with np.errstate(all="ignore"):
-                value = (by_psi1 * psi1).sum() + (by_psi2 * psi2).sum()
-                out.values[row.where] = value - _divergence(row.mu, rows.S[row.where])
-            out.by_mu[row.where], out.by_S[row.where] = self._psi_gradient(points, row, by_psi1, by_psi2)[2:]
+                values = (by_psi1 * psi1).sum(axis=1) + (by_psi2 * psi2).reshape(len(psi1), -1).sum(axis=1)
+                out.values[block.where] = values - _divergence(block.mu, rows.S[block.where])
+            out.by_mu[block.where], out.by_S[block.where] = self._psi_gradient(points, block, by_psi1, by_psi2)[2:]
 
     def gplvm_moments(self, points: Points, rows: Rows, span: Span, weights: Floats, quadratics: Floats, mean: Floats,
                       second: Floats) -> None:  # fmt: skip

@@ -9,32 +9,65 @@ Its sums over rows and their gradients are the loops of mpigp.native:
 The first exponent of ψ2 is of Z alone: its factor, k(Z_m, Z_m')^½, is put in after the sum over rows.
 """
 
+import numpy as np
+
 from mpigp import native
-from mpigp.numerics.reproducible_sum import FixedPoint, Summation
+from mpigp.kernels.backend import Adjoints
+from mpigp.kernels.composition import Parameter
+from mpigp.kernels.loops import RegressionLoops
+from mpigp.numerics.threads import Part
 from mpigp.types import Floats
 
 
-class RBF:
+class RBF(RegressionLoops):
     """The backend of the compiled loops, which have the parameters of its methods."""
 
     name = "rbf"
+    unit = True
+    composed = False
     latent = True
     factored = True
-    statistics_summation: Summation = FixedPoint(1)
-    gradient_summation: Summation = FixedPoint(2)
 
     covariance = staticmethod(native.covariance)
-    gram_gradient = staticmethod(native.gram_gradient)
-    regression_statistics = staticmethod(native.regression_statistics)
-    regression_gradient = staticmethod(native.regression_gradient)
-    regression_moments = staticmethod(native.regression_moments)
+    points = staticmethod(native.Kernel)
+    workspace = staticmethod(native.workspace)
     gplvm_statistics = staticmethod(native.gplvm_statistics)
-    gplvm_gradient = staticmethod(native.gplvm_gradient)
     gplvm_bounds = staticmethod(native.gplvm_bounds)
     gplvm_moments = staticmethod(native.gplvm_moments)
 
+    def parameters(self, q: int) -> int:
+        return q
+
+    def named_parameters(self, q: int) -> list[Parameter]:
+        return []
+
+    def loop_parameters(self, q: int) -> int:
+        return q
+
+    def scale(self, alpha: Floats, q: int) -> float:
+        return 1.0
+
     def center(self, Z: Floats) -> Floats:
         return Z.sum(axis=0) / len(Z)
+
+    def gram(self, Z: Floats, center: Floats, alpha: Floats) -> Floats:
+        return native.covariance(Z, Z, alpha)
+
+    def diagonal(self, mu: Floats, S: Floats | None, alpha: Floats) -> Floats:
+        return np.ones(len(mu))
+
+    def largest(self, points: native.Kernel, lowest: Floats, highest: Floats) -> float:
+        return 1.0
+
+    def gram_gradient(self, weights: Floats, points: native.Kernel) -> tuple[Floats, Floats]:
+        return native.gram_gradient(weights, points.Z, points.alpha)
+
+    def parameter_gradient(self, alpha: Floats, raw: Floats, q: int, by_scale: float) -> Floats:
+        return raw
+
+    def gplvm_gradient(self, points: native.Kernel, rows: native.Rows, weights: Adjoints, by_mu: Floats, by_S: Floats,
+                       part: Part) -> int:  # fmt: skip
+        return int(native.gplvm_gradient(points, rows, weights.matrix, weights.psi1Y, by_mu, by_S, part))
 
     def gradient_limits(self, points: native.Kernel, lowest: Floats, highest: Floats, weight: float) -> Floats:
         """Return limits of the gradients.

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpigp import native
 from mpigp.gp.bound import Bound, Group, largest_bound
 from mpigp.gp.certificate import Certificate, upper_bound
 from mpigp.gp.parameters import Globals
@@ -69,13 +68,13 @@ class Evaluator:
         self._in_place, self._operations = MPI.IN_PLACE, {"sum": MPI.SUM, "max": MPI.MAX}
         self.statistics_summation = model.backend.statistics_summation
         self.gradient_summation = model.backend.gradient_summation
-        self.m, self.q, self.d = m, q, rows.Y.shape[1]
+        self.m, self.q, self.d, self.p = m, q, rows.Y.shape[1], model.backend.parameters(q)
         self.threads = threads
         self.phases = Timers()
         self.statistics_scale = model.statistics_scale(rows, m)
         rows.have_trace_terms(model.by_rows)
         self.last: tuple[Inducing, Master] | None = None  # of the last evaluation, on rank 0
-        self.workers = Workers(threads, native.workspace(m, q, self.d, len(rows.groups), len(rows.groups)))
+        self.workers = Workers(threads, model.backend.workspace(m, q, self.d, len(rows.groups), len(rows.groups)))
 
     def __call__(self, parameters: Globals | None, jitter: float) -> Evaluation:
         """Evaluate at rank 0's `parameters` (those of other ranks are ignored) and the mu and S in `rows`.
@@ -95,6 +94,10 @@ class Evaluator:
         parameters, jitter = self._broadcast_parameters(parameters, jitter)
         with self.phases("statistics"):
             inducing = self.model.inducing(parameters, jitter)  # it fails on all ranks, or on none
+            if not self.model.backend.unit:
+                self.statistics_scale = self.model.statistics_scale(
+                    self.rows, self.m, self.model.largest(inducing, self.rows)
+                )
             sums = self._sum_statistics(inducing)
         self._reduce(self.statistics_summation, sums)
         self.rows.check_unchanged(self.comm)
@@ -114,9 +117,9 @@ class Evaluator:
             raise EvaluationFailed("the gradient has no value here: rows lie too far from the inducing points")
         with self.phases("bound"):
             totals = self.gradient_summation.floats(sums[:-1], scale)
-            gradient = None if master is None else self._gradient(inducing, master, totals)
+            gradient = None if master is None else self._gradient(inducing, master, totals, parameters)
         self.last = None if master is None else (inducing, master)
-        rounding = self.model.rounding(inducing, parameters.beta * parameters.variance, self.rows.n * self.d)
+        rounding = self.model.rounding(inducing, self.rows.n * self.d)
         return Evaluation(value, gradient, jitter, rounding)
 
     def certificate(self, parameters: Globals) -> Certificate | None:
@@ -124,17 +127,18 @@ class Evaluator:
         of which nothing is known, and where rounding leaves no upper bound."""
         if self.last is None or self.rows.S is not None:
             return None
-        (_, master), (group,) = self.last, self.rows.groups
+        _, (summary, *_) = self.last
+        (group,) = summary.groups(self.rows.groups)
+        variance = self.model.prior_variance(parameters)
         try:
-            upper = upper_bound(master.summary.C[0], master.summary.b, group.n, group.YY, parameters.variance,
-                                parameters.beta)  # fmt: skip
+            upper = upper_bound(summary.C[0], summary.b, group, variance, parameters.beta)
         except NotPositiveDefinite:
             return None
-        return Certificate(master.bound.value, upper, group.n * self.d)
+        return Certificate(self.last[1].bound.value, upper, group.n * self.d)
 
     def _broadcast_parameters(self, parameters: Globals | None, jitter: float) -> tuple[Globals, float]:
         """Return rank 0's parameters and jitter, on every rank."""
-        message = np.empty(self.m * self.q + self.q + 3)
+        message = np.empty(self.m * self.q + self.p + 3)
         if self.comm.rank == 0 and parameters is not None:
             message[:-1], message[-1] = parameters.pack(), jitter
         self._broadcast(message)
@@ -177,24 +181,29 @@ class Evaluator:
         sums = self.statistics_summation.floats(accumulators, self.statistics_scale)
         return self.model.summary(inducing, sums, self.d), self.rows.groups
 
-    def _gradient(self, inducing: Inducing, master: Master, sums: Floats) -> Globals:
+    def _gradient(self, inducing: Inducing, master: Master, sums: Floats, parameters: Globals) -> Globals:
         """Return the gradient from the rows' sums and, through K_mm, from the master's."""
-        ends = self.m * self.q, self.m * self.q + self.q
-        gram = self.model.gram_weights(inducing, *master, sums[ends[1] :])
-        through_K, by_alpha = self.model.backend.gram_gradient(gram, inducing.Z, inducing.alpha)
+        backend, start = self.model.backend, self.m * self.q
+        end = start + backend.loop_parameters(self.q)
+        gram = self.model.gram_weights(inducing, *master, sums[end:])
+        through_K, by_parameters = backend.gram_gradient(gram, inducing.points)
         by_Z = np.empty_like(through_K)
-        through_K += sums[: ends[0]].reshape(by_Z.shape)
+        through_K += sums[:start].reshape(by_Z.shape)
         by_Z[inducing.whitening.order] = through_K
-        return Globals(by_Z, master.bound.by_variance, by_alpha + sums[ends[0] : ends[1]], master.bound.by_beta)
+        by_variance, alpha = master.bound.by_variance, parameters.alpha
+        by_alpha = backend.parameter_gradient(alpha, by_parameters + sums[start:end], self.q,
+                                              by_variance * parameters.variance)  # fmt: skip
+        return Globals(by_Z, by_variance * backend.scale(alpha, self.q), by_alpha, master.bound.by_beta)
 
     def _broadcast_weights(self, master: Master | None) -> tuple[float, Adjoints]:
         """Return F and the weights, on every rank; all ranks fail where rank 0 has no bound."""
         shape = self.model.weight_shape(self.m, len(self.rows.groups))
-        first = math.prod(shape)
-        message = np.empty(first + 2 * self.m * self.d + 2)
-        matrix, (psi1Y, fit) = message[:first].reshape(shape), message[first:-2].reshape(2, self.m, self.d)
+        first, groups = math.prod(shape), len(self.rows.groups)
+        message = np.empty(first + 2 * self.m * self.d + groups + 2)
+        matrix, psi0 = message[:first].reshape(shape), message[-groups - 2 : -2]
+        psi1Y, fit = message[first : first + 2 * self.m * self.d].reshape(2, self.m, self.d)
         if master is not None:
-            matrix[...], psi1Y[...], fit[...], message[-2] = master.weights
+            matrix[...], psi1Y[...], fit[...], psi0[...], message[-2] = master.weights
             message[-1] = master.bound.value
         elif self.comm.rank == 0:
             message[-1] = math.nan
@@ -202,7 +211,7 @@ class Evaluator:
         limit, value = message[-2:].tolist()
         if math.isnan(value):
             raise NotPositiveDefinite
-        return value, Adjoints(matrix, psi1Y, fit, limit)
+        return value, Adjoints(matrix, psi1Y, fit, psi0, limit)
 
     def _broadcast(self, message: Floats) -> None:
         if self.comm.size > 1:

@@ -61,7 +61,8 @@ def abort(code: int) -> None:
 
 def printable(text: str) -> str:
     """Return text in one line, with characters that a terminal would take for something else written as escapes."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    lines = text.split("\n    ")  # an indented line shows what a message points to
+    return "\n    ".join("".join(each if each.isprintable() else repr(each)[1:-1] for each in line) for line in lines)
 
 
 def described(error: BaseException, trace: TracebackType | None) -> str:

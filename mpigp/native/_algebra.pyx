@@ -97,7 +97,7 @@ cdef void clear_above(double[:, ::1] L) noexcept:
 # The bound
 
 
-def group_bound(C, b, double n, double YY, double variance, double beta, bint trace_term=True):
+def group_bound(C, b, double n, double YY, double variance, double beta, bint trace_term, double psi0):
     """Return the term of F of a group of outputs, and its derivatives: mpigp.gp.bound.group_bound has the formulas.
 
     value, ∂F/∂C, ∂F/∂b, ∂F/∂C C + ½ ∂F/∂b bᵀ, ∂F/∂variance, ∂F/∂beta, L_B, g, s; None where they have no value
@@ -108,7 +108,7 @@ def group_bound(C, b, double n, double YY, double variance, double beta, bint tr
     cdef double s = beta * variance, trace = 0, log_det = 0, cc = 0, factor, value, by_s, by_beta
     for i in range(m):
         trace += C_[i, i]
-    if not trace <= n:  # Σ of ⟨k_i⟩ᵀ K_mm⁻¹ ⟨k_i⟩ ≤ Σ k_ii: only rounding can break it
+    if not trace <= psi0:  # Σ of ⟨k_i⟩ᵀ K_mm⁻¹ ⟨k_i⟩ ≤ Σ k_ii: only rounding can break it
         return None
 
     # P = I + s C = L_B L_Bᵀ
@@ -148,7 +148,7 @@ def group_bound(C, b, double n, double YY, double variance, double beta, bint tr
     factor = -0.5 * beta * s
     with nogil:
         dsyrk(&UPPER, &TRANSPOSED, &m, &d, &factor, &g[0, 0], &d, &ONE, &by_P[0, 0], &m)
-    by_s = 0.5 * beta * cc - (0.5 * n * d if trace_term else 0.0)
+    by_s = 0.5 * beta * cc - (0.5 * psi0 * d if trace_term else 0.0)
     for i in range(m):
         for j in range(i):
             by_P[j, i] = by_P[i, j]
@@ -158,7 +158,7 @@ def group_bound(C, b, double n, double YY, double variance, double beta, bint tr
             by_P[i, i] += 0.5 * d
 
     value = (0.5 * n * d * log(beta / (2 * M_PI)) - d * log_det - 0.5 * beta * YY
-             - (0.5 * s * d * (n - trace) if trace_term else 0.0) + 0.5 * beta * s * cc)
+             - (0.5 * s * d * (psi0 - trace) if trace_term else 0.0) + 0.5 * beta * s * cc)
     by_beta = 0.5 * n * d / beta - 0.5 * YY + 0.5 * s * cc + variance * by_s
     if not isfinite(value):
         return None

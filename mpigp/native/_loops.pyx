@@ -1,6 +1,8 @@
 # cython: boundscheck=False, wraparound=False, initializedcheck=False, embedsignature=True, cdivision=True
 """The compiled loops of loops.h, for NumPy arrays; mpigp.kernels.rbf has the formulas of those over rows."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from libc.math cimport ldexp, sqrt
@@ -16,9 +18,17 @@ cdef extern from "loops.h":  # C checks the parameters of the loops
         int64_t n, d, chunk, all_chunks, groups
         const double *mu, *S, *Y, *observed, *outputs
         double *trace_weights
-    ctypedef struct rbf_t:
-        int64_t m, q
-        const double *Z, *center, *alpha
+    ctypedef struct factor_t:
+        int64_t profile, term, first, last
+        double shape
+    ctypedef struct kernel_t:
+        int64_t m, q, features, factors, terms
+        const double *Z, *center, *alpha, *shifts, *frequencies, *weights, *term_weights
+        const int64_t *columns
+        const factor_t *factor
+        bint composite, unit
+    int MOST_FACTORS "MAX_FACTORS"
+    int RBF_PROFILE "RBF", BIAS_PROFILE "BIAS"
     ctypedef struct part_t:
         int64_t first, last
         double *space
@@ -31,35 +41,110 @@ cdef extern from "loops.h":  # C checks the parameters of the loops
     ctypedef struct loops_t:
         const char *name
         counting_loop regression_statistics, regression_gradient, gplvm_statistics, gplvm_gradient, search_advance
-        plain_loop regression_moments, gplvm_bounds, gplvm_moments
+        plain_loop regression_moments, gplvm_bounds, gplvm_moments, covariance, gram_gradient
         plain_loop exponential, chunk_dots, largest_dots, search_begin, search_points
     const loops_t *fastest_loops()
     int64_t search_places(int64_t)
     int64_t search_record(int64_t)
-    int64_t needed_workspace "workspace"(int64_t m, int64_t q, int64_t d, int64_t groups, int64_t matrices)
+    int64_t needed_workspace "workspace"(int64_t m, int64_t q, int64_t d, int64_t groups, int64_t matrices, int64_t factors)
 
 cdef const loops_t *loops = fastest_loops()
 
 instruction_set, FINE = loops.name.decode(), FINE_SCALE
 
 
-def workspace(int64_t m, int64_t q, int64_t d, int64_t groups=1, int64_t matrices=1):
-    """Doubles of workspace that one thread needs, for rows of so many groups and sums of so many m × m matrices."""
-    return needed_workspace(m, q, d, groups, matrices)
+def workspace(int64_t m, int64_t q, int64_t d, int64_t groups=1, int64_t matrices=1, int64_t factors=1):
+    """Doubles of workspace that one thread needs, for rows of so many groups and sums of so many m × m matrices; q is the
+    number of features where there are more of them than inputs."""
+    return needed_workspace(m, q, d, groups, matrices, factors)
+
+
+MAX_FACTORS = MOST_FACTORS
+
+
+class Terms(NamedTuple):
+    """A kernel as a sum of terms, each a product of factors, as covariance.h has them.
+
+    columns, shifts, frequencies, weights : (features,).   factors : (factors, 4), profile, term, and the first and last of
+    its features.   shapes : (factors,).   term_weights : (terms,)
+    composite : whether it has other parameters than the weights of one factor.   unit : whether k(x, x) = 1
+    """
+
+    columns: np.ndarray
+    shifts: np.ndarray
+    frequencies: np.ndarray
+    weights: np.ndarray
+    factors: np.ndarray
+    shapes: np.ndarray
+    term_weights: np.ndarray
+    composite: bool
+    unit: bool
+
+
+cdef dict plain = {}  # of the RBF kernel of all inputs, by their number
 
 
 cdef class Kernel:
-    """Z (m, q) minus center (q,), and alpha (q,), held for the calls of one evaluation."""
+    """Z (m, q) minus center (q,), and the kernel: RBF with weights alpha (q,), or the one of `terms`; held for the calls of
+    one evaluation."""
 
-    cdef rbf_t k
-    cdef readonly object Z, center, alpha
+    cdef kernel_t k
+    cdef factor_t[16] factor
+    cdef readonly object Z, center, alpha, terms
 
-    def __init__(self, const double[:, ::1] Z not None, const double[::1] center, const double[::1] alpha):
+    def __init__(self, const double[:, ::1] Z not None, const double[::1] center, const double[::1] alpha, terms=None):
         cdef int64_t m = Z.shape[0], q = Z.shape[1]
         check_vector("center", center, q)
-        check_vector("alpha", alpha, q)
-        self.Z, self.center, self.alpha = np.asarray(Z), np.asarray(center), np.asarray(alpha)
+        if terms is None:
+            check_vector("alpha", alpha, q)
+            if q not in plain:
+                plain[q] = Terms(np.arange(q), None, np.zeros(q), None, np.array([[RBF_PROFILE, 0, 0, q]]), np.ones(1),
+                                 np.ones(1), False, True)
+            terms = plain[q]._replace(shifts=np.asarray(center), weights=np.asarray(alpha))
+        self.Z, self.center, self.alpha, self.terms = np.asarray(Z), np.asarray(center), np.asarray(alpha), terms
         self.k.m, self.k.q, self.k.Z, self.k.center, self.k.alpha = m, q, &Z[0, 0], &center[0], &alpha[0]
+        self.set_terms(terms)
+
+    cdef set_terms(self, terms):
+        cdef const int64_t[::1] columns = terms.columns
+        cdef const double[::1] shifts = terms.shifts, frequencies = terms.frequencies, weights = terms.weights
+        cdef const double[::1] shapes = terms.shapes, term_weights = terms.term_weights
+        cdef const int64_t[:, ::1] factors = terms.factors
+        cdef int64_t features = columns.shape[0], j, end = 0
+        check_indices("columns", columns, self.k.q)
+        check_vector("shifts", shifts, features)
+        check_vector("frequencies", frequencies, features)
+        check_vector("weights", weights, features)
+        check_vector("shapes", shapes, factors.shape[0])
+        if not 1 <= factors.shape[0] <= MOST_FACTORS:
+            raise ValueError(f"factors has shape {terms.factors.shape}, expected 1 to {MOST_FACTORS} rows")
+        for j in range(factors.shape[0]):
+            if not (RBF_PROFILE <= factors[j, 0] <= BIAS_PROFILE and 0 <= factors[j, 1] < term_weights.shape[0]
+                    and factors[j, 2] == end and end <= factors[j, 3] <= features):
+                raise ValueError(f"factors holds {terms.factors[j]} in row {j}, expected a profile, a term, and its features")
+            end = factors[j, 3]
+            self.factor[j].profile, self.factor[j].term = factors[j, 0], factors[j, 1]
+            self.factor[j].first, self.factor[j].last, self.factor[j].shape = factors[j, 2], end, shapes[j]
+        if end != features or features and (terms.frequencies[-1] > 0 or terms.frequencies[0] < 0):
+            raise ValueError(f"columns has shape ({features},), and the factors have {end} features")
+        self.k.features, self.k.factors, self.k.terms = features, factors.shape[0], term_weights.shape[0]
+        self.k.columns = &columns[0] if features else NULL
+        self.k.shifts = &shifts[0] if features else NULL
+        self.k.frequencies = &frequencies[0] if features else NULL
+        self.k.weights = &weights[0] if features else NULL
+        self.k.term_weights, self.k.factor = &term_weights[0], self.factor
+        self.k.composite, self.k.unit = terms.composite, terms.unit
+
+
+cdef int64_t widest(Kernel kernel) noexcept:
+    """The number of inputs, or of features where there are more."""
+    return max(kernel.k.q, kernel.k.features)
+
+
+cdef int64_t gradient_numbers(Kernel kernel) noexcept:
+    """Of Z and the parameters of the kernel, as covariance.h has them."""
+    cdef int64_t F = kernel.k.features
+    return kernel.k.m * kernel.k.q + F + (F + kernel.k.factors + kernel.k.terms if kernel.k.composite else 0)
 
 
 cdef class Rows:
@@ -112,7 +197,7 @@ cdef part_t chunks_of(Kernel kernel, Rows rows, span, int64_t d, int64_t groups,
     cdef double[::1] space
     first, last, space = span
     cdef int64_t chunks = (rows.r.n + rows.r.chunk - 1) // rows.r.chunk
-    cdef int64_t needed = needed_workspace(kernel.k.m, kernel.k.q, d, groups, matrices)
+    cdef int64_t needed = needed_workspace(kernel.k.m, widest(kernel), d, groups, matrices, kernel.k.factors)
     if rows.q != kernel.k.q:
         expect("mu", (rows.r.n, rows.q), (rows.r.n, kernel.k.q))
     if not 0 <= first <= last <= chunks:
@@ -149,10 +234,11 @@ cdef const double *whitening(Kernel kernel, const double[:, ::1] inverse) except
 def regression_statistics(Kernel kernel not None, Rows rows not None, const double[:, ::1] inverse, double s, part):
     """Add AAᵀ (packed lower triangle) and AY (m, d), A = L⁻¹K with `inverse` and A = K without.
 
-    Where rows have trace weights, set them, and add the trace sums (2,): trace.h has the formulas.
+    Where rows have trace weights, set them, and add the trace sums (2,): trace.h has the formulas. Where the kernel is not
+    of unit variance, add Σ k(x_i, x_i).
     """
-    cdef bint by_rows = rows.r.trace_weights != NULL
-    cdef part_t p = adding(kernel, rows, part, pairs_of(kernel) + kernel.k.m * rows.r.d + 2 * by_rows, 1)
+    cdef bint by_rows = rows.r.trace_weights != NULL, psi0 = not kernel.k.unit
+    cdef part_t p = adding(kernel, rows, part, pairs_of(kernel) + kernel.k.m * rows.r.d + 2 * by_rows + psi0, 1)
     cdef const double *L_inverse = whitening(kernel, inverse)
     cdef int64_t overflows
     if by_rows:
@@ -163,14 +249,16 @@ def regression_statistics(Kernel kernel not None, Rows rows not None, const doub
 
 
 def regression_gradient(Kernel kernel not None, Rows rows not None, const double[:, ::1] inverse,
-                        const double[:, ::1] weight, const double[:, ::1] weight_psi1Y, const double[:, ::1] fit, part):
-    """Add the gradients of Z (m, q) and alpha (q,) through ∂F/∂K, and with `inverse` AE (m, d): regression.c has the formula.
+                        const double[:, ::1] weight, const double[:, ::1] weight_psi1Y, const double[:, ::1] fit,
+                        double by_diagonal, part):
+    """Add the gradients of Z (m, q) and the kernel's parameters through ∂F/∂K, and with `inverse` AE (m, d): regression.c
+    has the formula, and covariance.h the parameters.
 
     Where rows have trace weights, ΣA_iA_iᵀ with these weights (packed) is added too.
     """
-    cdef int64_t m = kernel.k.m, q = kernel.k.q, d = rows.r.d, overflows
+    cdef int64_t m = kernel.k.m, d = rows.r.d, overflows
     cdef int64_t tilted = pairs_of(kernel) if rows.r.trace_weights != NULL else 0
-    cdef part_t p = adding(kernel, rows, part, m * q + q + (0 if inverse is None else m * d) + tilted, 2)
+    cdef part_t p = adding(kernel, rows, part, gradient_numbers(kernel) + (0 if inverse is None else m * d) + tilted, 2)
     cdef const double *L_inverse = whitening(kernel, inverse)
     check_matrix("weight", weight, m, m)
     check_matrix("weight_psi1Y", weight_psi1Y, m, d)
@@ -179,7 +267,7 @@ def regression_gradient(Kernel kernel not None, Rows rows not None, const double
         check_matrix("inverse", inverse, m, m)
     with nogil:
         overflows = loops.regression_gradient(&kernel.k, &rows.r, &p, L_inverse, &weight[0, 0], &weight_psi1Y[0, 0],
-                                              &fit[0, 0])
+                                              &fit[0, 0], by_diagonal)
     return overflows
 
 
@@ -271,6 +359,32 @@ def gplvm_moments(Kernel kernel not None, Rows rows not None, span, const double
 
 
 # The kernel between points
+
+
+def kernel_covariance(Kernel kernel not None, const double[:, ::1] X=None):
+    """Return K (m, n) between the inducing points and inputs X (n, q), or the points themselves: exactly symmetric."""
+    cdef int64_t n = kernel.k.m if X is None else X.shape[0]
+    if X is not None:
+        check_matrix("X", X, n, kernel.k.q)
+    K = np.empty((kernel.k.m, n))
+    cdef double[:, ::1] out = K
+    cdef double[::1] space = np.empty(needed_workspace(kernel.k.m, widest(kernel), 1, 1, 1, kernel.k.factors))
+    if K.size:
+        with nogil:
+            loops.covariance(&kernel.k, NULL if X is None else &X[0, 0], n, &space[0], &out[0, 0])
+    return K
+
+
+def kernel_gram_gradient(Kernel kernel not None, const double[:, ::1] weights):
+    """Return the gradients of Z (m, q) and the kernel's parameters through K_mm, given ∂F/∂K (m, m), whose row m is for Z_m."""
+    cdef int64_t m = kernel.k.m, q = kernel.k.q
+    check_matrix("weights", weights, m, m)
+    result = np.empty(gradient_numbers(kernel))
+    cdef double[::1] out = result
+    cdef double[::1] space = np.empty(needed_workspace(m, widest(kernel), 1, 1, 1, kernel.k.factors))
+    with nogil:
+        loops.gram_gradient(&kernel.k, &weights[0, 0], &space[0], &out[0])
+    return result[: m * q].reshape(m, q), result[m * q :]
 
 
 def covariance(const double[:, ::1] Z not None, const double[:, ::1] X not None, const double[::1] alpha):

@@ -25,11 +25,12 @@ const loops_t *fastest_loops(void)
     return &loops_baseline;
 }
 
-int64_t workspace(int64_t m, int64_t q, int64_t d, int64_t groups, int64_t matrices)
+/* q: inputs, or features where there are more. */
+int64_t workspace(int64_t m, int64_t q, int64_t d, int64_t groups, int64_t matrices, int64_t factors)
 {
     const int64_t rows = 64;          /* a block */
     const int64_t places = m + 2 * 8; /* a row of m numbers, padded in any build */
-    const int64_t arrays = 40;        /* more than any function takes, each with 80 doubles to round up and to skew */
-    return rows * (5 * places + 14 * q + 2 * d + 2 * groups + 32) + places * ((3 + matrices) * m + 5 * d + 17 * q + 32) +
-           16 * q + 80 * arrays;
+    const int64_t arrays = 48 + 3 * factors; /* more than any function takes, each with 80 doubles to round up and to skew */
+    return rows * ((6 + 3 * factors) * places + 14 * q + 2 * d + 2 * groups + 32) +
+           places * ((3 + matrices) * m + 5 * d + 17 * q + 32) + 16 * (q + factors) + 80 * arrays;
 }

@@ -3,7 +3,7 @@
 #include "trace.h"
 
 /* `weights` are those of a row in pairs' sums: as many as groups, or with the trace weight one more. */
-static block_t take_block(const rbf_t *k, const rows_t *rows, int64_t weights, double **space)
+static block_t take_block(const kernel_t *k, const rows_t *rows, int64_t weights, double **space)
 {
     block_t b;
     b.muT = take(space, k->q * BLOCK);
@@ -33,7 +33,7 @@ static block_t take_block(const rbf_t *k, const rows_t *rows, int64_t weights, d
 }
 
 /* The rows [start, start + count), and their psi1 and f. Return the places that they take. */
-static int64_t fill_block(block_t *b, const rbf_t *k, const rows_t *rows, int64_t start, int64_t count)
+static int64_t fill_block(block_t *b, const kernel_t *k, const rows_t *rows, int64_t start, int64_t count)
 {
     int64_t ld = b->ld = padded(count);
     transpose(rows->mu + start * k->q, k->center, 0, count, k->q, ld, b->muT);
@@ -62,7 +62,7 @@ static void fill_trace_weights(block_t *b, const rows_t *rows, int64_t start, in
 }
 
 /* sum over dimensions of (S + mu^2 - 1 - log S) / 2, of the rows at i */
-INLINE vec divergences(const block_t *b, const rbf_t *k, int64_t i)
+INLINE vec divergences(const block_t *b, const kernel_t *k, int64_t i)
 {
     product_t S = ONES;
     vec sum = {0};
@@ -74,7 +74,7 @@ INLINE vec divergences(const block_t *b, const rbf_t *k, int64_t i)
     return 0.5 * (sum - product_log2(S) / LOG2E);
 }
 
-static double divergence(const block_t *b, const rbf_t *k, int64_t count)
+static double divergence(const block_t *b, const kernel_t *k, int64_t count)
 {
     double total = 0;
     for (int64_t i = 0; i < b->ld; i += LANES) {
@@ -86,7 +86,7 @@ static double divergence(const block_t *b, const rbf_t *k, int64_t count)
 
 /* psi2 of each group, psi1 Y and KL. Where each row has a trace term, also the trace sums, of which c is the sum over pairs of
  * explained psi2. */
-int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *explained, double s)
+int64_t ISA(gplvm_statistics)(const kernel_t *k, const rows_t *rows, const part_t *part, const double *explained, double s)
 {
     int64_t overflows = 0, pairs = k->m * (k->m + 1) / 2, sums = pairs * rows->groups;
     double *space = aligned(part->space);
@@ -108,7 +108,7 @@ int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, const part_t *
                 dot(e, m + 1, b.OT, rows->groups, ld, 1, psi2 + m * (m + 1) / 2 * rows->groups);
                 if (explained) product(explained + m * (m + 1) / 2, pairs, 1, m + 1, e, 1, of_rows, ld);
             }
-            if (explained) trace_terms(rows, start, count, s, of_rows, trace_sums);
+            if (explained) trace_terms(rows, start, count, s, NULL, of_rows, trace_sums);
             kl += divergence(&b, k, count);
             dot(b.psi1, k->m, b.YT, rows->d, ld, 1, B);
         }
@@ -122,7 +122,7 @@ int64_t ISA(gplvm_statistics)(const rbf_t *k, const rows_t *rows, const part_t *
 }
 
 /* powers = [Z, Z^2], [q][m] */
-static void take_powers(const rbf_t *k, double *powers)
+static void take_powers(const kernel_t *k, double *powers)
 {
     for (int64_t j = 0; j < k->m; j++)
         for (int64_t q = 0; q < k->q; q++) {
@@ -133,7 +133,7 @@ static void take_powers(const rbf_t *k, double *powers)
 }
 
 /* The sums over inducing points of g1 and r, [m][row]. */
-static void totals(const rbf_t *k, const double *g1, const double *r, int64_t ld, double *total1, double *total2)
+static void totals(const kernel_t *k, const double *g1, const double *r, int64_t ld, double *total1, double *total2)
 {
     for (int64_t i = 0; i < ld; i += LANES) {
         vec sum1 = {0}, sum2 = {0};
@@ -154,7 +154,7 @@ INLINE vec psi2_moment(vec x, vec all2, vec mean, vec square, vec quadratic)
 
 /* The gradients by mu and S of dimension q, of the rows at `at`, from the sums over inducing points of g1 (mu - Z), g1 (mu - Z)^2 and
  * g1, and those over pairs of g Z, the moment above and g. */
-INLINE void row_gradients(const block_t *b, const rbf_t *k, int64_t q, int64_t at, vec one1, vec two1, vec all1, vec mean,
+INLINE void row_gradients(const block_t *b, const kernel_t *k, int64_t q, int64_t at, vec one1, vec two1, vec all1, vec mean,
                           vec moment, vec all2, vec *by_mu, vec *by_S)
 {
     vec x = load(b->muT + at), a = load(b->a + at), c = load(b->c + at);
@@ -164,7 +164,7 @@ INLINE void row_gradients(const block_t *b, const rbf_t *k, int64_t q, int64_t a
 
 /* Where each row has a trace term, weight_psi2 has one more column, of which the row's weight is its trace weight; and the sum of
  * psi2 with these weights follows the gradients of Z and alpha. */
-int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *weight_psi2,
+int64_t ISA(gplvm_gradient)(const kernel_t *k, const rows_t *rows, const part_t *part, const double *weight_psi2,
                             const double *weight_psi1Y, double *grad_mu, double *grad_S)
 {
     int64_t overflows = 0, nZ = k->m * k->q, Q = k->q, pairs = k->m * (k->m + 1) / 2;
@@ -240,7 +240,7 @@ int64_t ISA(gplvm_gradient)(const rbf_t *k, const rows_t *rows, const part_t *pa
 }
 
 /* values[row] = what a row adds to the bound, and its gradients by mu and S. No sum goes over rows. */
-void ISA(gplvm_bounds)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *weight_psi2,
+void ISA(gplvm_bounds)(const kernel_t *k, const rows_t *rows, const part_t *part, const double *weight_psi2,
                        const double *weight_psi1Y, double *grad_mu, double *grad_S, double *values)
 {
     int64_t Q = k->q;
@@ -280,7 +280,7 @@ void ISA(gplvm_bounds)(const rbf_t *k, const rows_t *rows, const part_t *part, c
 }
 
 /* Of rows with uncertain inputs: mean[row] = psi1 weights (m, d), and second[row][k] = sum of weights_psi2[k] psi2 over the pairs. */
-void ISA(gplvm_moments)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *weights, int64_t d,
+void ISA(gplvm_moments)(const kernel_t *k, const rows_t *rows, const part_t *part, const double *weights, int64_t d,
                         const double *weights_psi2, int64_t count_psi2, double *mean, double *second)
 {
     int64_t pairs = k->m * (k->m + 1) / 2;

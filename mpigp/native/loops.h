@@ -1,7 +1,7 @@
 /* The loops that are compiled once for each instruction set: what they take, their list, and the table that Python calls.
  *
- * All kernels here have unit variance: sigma_f^2 enters on rank 0. Symbols are those of the tutorial; mpigp/kernels/rbf.py has
- * the formulas. */
+ * All kernels here are of scale one: sigma_f^2 enters on rank 0. Symbols are those of the tutorial; mpigp/kernels/rbf.py has the
+ * formulas of psi statistics, and covariance.h those of kernels. */
 #ifndef MPIGP_LOOPS_H
 #define MPIGP_LOOPS_H
 
@@ -19,12 +19,32 @@ typedef struct {
     double *trace_weights;           /* (n): of those terms; the statistics set them, and the gradient reads them */
 } rows_t;
 
+enum { RBF, MATERN12, MATERN32, MATERN52, RATIONAL, LINEAR, BIAS }; /* profiles of factors: covariance.h */
+
+#define MAX_FACTORS 16
+
+typedef struct {
+    int64_t profile, term, first, last; /* its features are [first, last); factors are in the order of their terms */
+    double shape;                       /* of RATIONAL */
+} factor_t;
+
+/* Inducing points and a kernel. The psi statistics are those of the RBF kernel with weights alpha; regression takes any sum of terms,
+ * each a product of factors. */
 typedef struct {
     int64_t m, q;
     const double *Z;      /* (m, q), minus `center` */
     const double *center; /* (q): subtracted from mu before squares are expanded */
     const double *alpha;  /* (q) */
-} rbf_t;
+    int64_t features, factors, terms;
+    const int64_t *columns;     /* (features): the input of a feature */
+    const double *shifts;       /* (features): subtracted from it */
+    const double *frequencies;  /* (features): 0 for the input itself, omega for its cosine, then -omega for its sine */
+    const double *weights;      /* (features) */
+    const double *term_weights; /* (terms) */
+    const factor_t *factor;     /* (factors) */
+    int composite;              /* 0: one factor of weight 1, which has no more parameters than its weights */
+    int unit;                   /* whether k(x, x) = 1 */
+} kernel_t;
 
 /* The work of one thread: the chunks [first, last), and fixed-point accumulators to which their sums are added.
  * An accumulator holds value * scale, rounded to an integer. With two per sum the second holds the remainder, times scale * FINE. */
@@ -51,13 +71,15 @@ static inline int64_t search_record(int64_t k) { return 8 + SEARCH_MEMORY + (4 +
 
 /* Every loop: LOOP(result, name, parameters). A loop over rows that adds sums returns how many overflowed their accumulators.
  * `inverse` is L^-1 (m, m), lower triangular, or NULL: A = L^-1 K, or A = K. */
-#define ROWS const rbf_t *, const rows_t *, const part_t *
+#define ROWS const kernel_t *, const rows_t *, const part_t *
 #define LOOPS(LOOP)                                                                                                           \
     LOOP(int64_t, regression_statistics, ROWS, const double *inverse, double s)                                               \
     LOOP(int64_t, regression_gradient, ROWS, const double *inverse, const double *weight, const double *weight_psi1Y,         \
-         const double *fit)                                                                                                   \
+         const double *fit, double by_diagonal)                                                                               \
     LOOP(void, regression_moments, ROWS, const double *factor, const double *weights, int64_t d, double *mean,                \
          double *explained)                                                                                                   \
+    LOOP(void, covariance, const kernel_t *, const double *X, int64_t n, double *space, double *K)                            \
+    LOOP(void, gram_gradient, const kernel_t *, const double *weights, double *space, double *grad)                           \
     LOOP(int64_t, gplvm_statistics, ROWS, const double *explained, double s)                                                  \
     LOOP(int64_t, gplvm_gradient, ROWS, const double *weight_psi2, const double *weight_psi1Y, double *grad_mu,               \
          double *grad_S)                                                                                                      \
@@ -95,6 +117,6 @@ LOOPS(DECLARATION)
 const loops_t *fastest_loops(void);
 
 /* Doubles of workspace that one thread needs. */
-int64_t workspace(int64_t m, int64_t q, int64_t d, int64_t groups, int64_t matrices);
+int64_t workspace(int64_t m, int64_t q, int64_t d, int64_t groups, int64_t matrices, int64_t factors);
 
 #endif

@@ -53,7 +53,7 @@ INLINE vec product_log2(product_t p)
 }
 
 /* factor[q][row] = alpha_q / (times alpha_q S + 1) and base[row] = log2 of prod_q (times alpha_q S + 1)^power. */
-static void precision(const rbf_t *k, const block_t *b, int64_t rows, double times, double power, double *factor, double *base)
+static void precision(const kernel_t *k, const block_t *b, int64_t rows, double times, double power, double *factor, double *base)
 {
     int64_t ld = b->ld;
     for (int64_t i = 0; i < ld; i += LANES) {
@@ -82,7 +82,7 @@ static void transpose(const double *in, const double *center, double padding, in
 /* ---- psi1 ------------------------------------------------------------------------- */
 
 /* f[m][row] = base + log2(e) sum_q (-c mu^2/2 + c mu Z_m - half c Z_m^2), where cc is [c mu, c] and ZZ [Z, -half Z^2] log2(e). */
-static void exponents(const rbf_t *k, const block_t *b, const double *cc, const double *base, const double *ZZ, double *f)
+static void exponents(const kernel_t *k, const block_t *b, const double *cc, const double *base, const double *ZZ, double *f)
 {
     int64_t ld = b->ld;
     for (int64_t i = 0; i < ld; i += LANES) {
@@ -95,7 +95,7 @@ static void exponents(const rbf_t *k, const block_t *b, const double *cc, const 
 }
 
 /* psi1[m][row] from its exponents, in place. */
-static void psi1_block(const rbf_t *k, int64_t ld, double *psi1)
+static void psi1_block(const kernel_t *k, int64_t ld, double *psi1)
 {
     for (int64_t i = 0; i < k->m * ld; i += 4 * LANES) { /* perhaps two vectors too many, into the skew after psi1 */
         vec t[4];
@@ -107,7 +107,7 @@ static void psi1_block(const rbf_t *k, int64_t ld, double *psi1)
 
 /* With g = dF/dpsi1 * psi1 and u = mu - Z, for NM rows of Z:  grad_Z[m][q] += sum_rows a g u,
  * first[q][row] += sum_m g u,  second[q][row] += sum_m g u^2. */
-INLINE void psi1_gradient_tile(const int NM, const rbf_t *k, const block_t *b, int64_t m, const double *g, double *first,
+INLINE void psi1_gradient_tile(const int NM, const kernel_t *k, const block_t *b, int64_t m, const double *g, double *first,
                                double *second, double *grad_Z)
 {
     int64_t ld = b->ld;
@@ -133,7 +133,7 @@ INLINE void psi1_gradient_tile(const int NM, const rbf_t *k, const block_t *b, i
     }
 }
 
-static void psi1_gradient_block(const rbf_t *k, block_t b, const double *g, double *first, double *second, double *grad_Z)
+static void psi1_gradient_block(const kernel_t *k, block_t b, const double *g, double *first, double *second, double *grad_Z)
 {
     int64_t m = 0;
     for (; m + 4 <= k->m; m += 4) psi1_gradient_tile(4, k, &b, m, g, first, second, grad_Z);
@@ -144,7 +144,7 @@ static void psi1_gradient_block(const rbf_t *k, block_t b, const double *g, doub
 
 /* The exponent of psi2, less the part of Z alone, is f(m) + f(m') + sum_q c_q w_q(m, m') with w_q = -log2(e)/2 Z_mq Z_m'q and f
  * the exponents above, half = 1/4. Pairs (m, m') are taken four m' at a time, those of a panel, which begins with `first`. */
-INLINE void pair_weights(const rbf_t *k, const block_t *b, int64_t m, int64_t first)
+INLINE void pair_weights(const kernel_t *k, const block_t *b, int64_t m, int64_t first)
 {
     for (int64_t q = 0; q < k->q; q++)
         *(four *)(b->w + q * PANEL) =
@@ -152,7 +152,7 @@ INLINE void pair_weights(const rbf_t *k, const block_t *b, int64_t m, int64_t fi
 }
 
 /* e[j][v] = the exponentials of pairs (m, first + j) for the STEP rows at i. */
-INLINE void psi2_exponentials(const int NP, const rbf_t *k, const block_t *b, int64_t m, int64_t first, int64_t i, vec e[4][2])
+INLINE void psi2_exponentials(const int NP, const kernel_t *k, const block_t *b, int64_t m, int64_t first, int64_t i, vec e[4][2])
 {
     int64_t ld = b->ld;
     const double *fm = b->f + m * ld, *f = b->f + first * ld;
@@ -172,7 +172,7 @@ INLINE void psi2_exponentials(const int NP, const rbf_t *k, const block_t *b, in
 }
 
 /* psi2[j] += sum over the rows of the exponentials; where EXPLAINED, c[row] += sum over the pairs of explained[j] times them. */
-INLINE void psi2_tile(const int NP, const int EXPLAINED, const rbf_t *k, const block_t *b, int64_t m, int64_t first, double *psi2,
+INLINE void psi2_tile(const int NP, const int EXPLAINED, const kernel_t *k, const block_t *b, int64_t m, int64_t first, double *psi2,
                       const double *explained, double *c)
 {
     vec sum[4], e[4][2];
@@ -204,14 +204,14 @@ INLINE void psi2_tile(const int NP, const int EXPLAINED, const rbf_t *k, const b
         PAIRS_OF_ONE(CALL)                 \
     }
 
-static void psi2_block(const rbf_t *k, block_t b, double *psi2)
+static void psi2_block(const kernel_t *k, block_t b, double *psi2)
 {
 #define TILE(NP) psi2_tile(NP, 0, k, &b, m, p, psi2 + pair + p, NULL, NULL)
     PAIRS(TILE)
 #undef TILE
 }
 
-static void psi2_explained_block(const rbf_t *k, block_t b, double *psi2, const double *explained, double *c)
+static void psi2_explained_block(const kernel_t *k, block_t b, double *psi2, const double *explained, double *c)
 {
 #define TILE(NP) psi2_tile(NP, 1, k, &b, m, p, psi2 + pair + p, explained + pair + p, c)
     PAIRS(TILE)
@@ -219,7 +219,7 @@ static void psi2_explained_block(const rbf_t *k, block_t b, double *psi2, const 
 }
 
 /* e[m'][row] = the exponentials of the pairs (m, m' <= m). */
-INLINE void psi2_row_tile(const int NP, const rbf_t *k, const block_t *b, int64_t m, int64_t first, double *e)
+INLINE void psi2_row_tile(const int NP, const kernel_t *k, const block_t *b, int64_t m, int64_t first, double *e)
 {
     vec t[4][2];
     pair_weights(k, b, m, first);
@@ -230,7 +230,7 @@ INLINE void psi2_row_tile(const int NP, const rbf_t *k, const block_t *b, int64_
     }
 }
 
-static void psi2_row(const rbf_t *k, block_t b, int64_t m, double *e)
+static void psi2_row(const kernel_t *k, block_t b, int64_t m, double *e)
 {
 #define TILE(NP) psi2_row_tile(NP, k, &b, m, p, e)
     PAIRS_OF_ONE(TILE)
@@ -240,7 +240,7 @@ static void psi2_row(const rbf_t *k, block_t b, int64_t m, double *e)
 /* With g = weight * psi2 of the pairs (m, m' <= m), the weight of m' = m halved:
  *   r[m][row] += g,  r[m'][row] += g;   quadratic[q][row] += g w_q;   with OT [group][row] the weight of a row is weight OT;
  *   where g is not NULL, it is kept, [j][row];   where tilted is not, tilted[j] += sum over the rows of psi2 times the last of OT. */
-INLINE void psi2_rows_tile(const int NP, const rbf_t *k, const block_t *b, int64_t m, int64_t first, const double *weight,
+INLINE void psi2_rows_tile(const int NP, const kernel_t *k, const block_t *b, int64_t m, int64_t first, const double *weight,
                            int64_t groups, double *row_weights, double *g, double *r, double *quadratic, double *tilted)
 {
     int64_t ld = b->ld;
@@ -286,7 +286,7 @@ INLINE void psi2_rows_tile(const int NP, const rbf_t *k, const block_t *b, int64
 
 /* The same, and  to_m -= (sum_rows c_q g) Z_m',  to_panel -= (sum_rows c_q g) Z_m: the gradients of Z_m, four parts of a sum, and of
  * the panel. */
-INLINE void psi2_gradient_tile(const int NP, const rbf_t *k, const block_t *b, int64_t m, int64_t first, const double *weight,
+INLINE void psi2_gradient_tile(const int NP, const kernel_t *k, const block_t *b, int64_t m, int64_t first, const double *weight,
                                int64_t groups, double *g, double *r, double *quadratic, double *to_m, double *to_panels,
                                double *tilted)
 {
@@ -319,7 +319,7 @@ INLINE void psi2_gradient_tile(const int NP, const rbf_t *k, const block_t *b, i
     psi2_gradient_tile(NP, k, &b, m, p, weight + (pair + p) * groups, groups, g, r, quadratic, \
                        to_m + PANEL * k->q * m, to_panels, tilted)
 
-static void psi2_gradient_block(const rbf_t *k, block_t b, const double *weight, int64_t groups, double *g, double *r,
+static void psi2_gradient_block(const kernel_t *k, block_t b, const double *weight, int64_t groups, double *g, double *r,
                                 double *quadratic, double *to_m, double *to_panels)
 {
 #define TILE(NP) GRADIENT_TILE(NP, NULL)
@@ -327,7 +327,7 @@ static void psi2_gradient_block(const rbf_t *k, block_t b, const double *weight,
 #undef TILE
 }
 
-static void psi2_tilted_gradient_block(const rbf_t *k, block_t b, const double *weight, int64_t groups, double *g, double *r,
+static void psi2_tilted_gradient_block(const kernel_t *k, block_t b, const double *weight, int64_t groups, double *g, double *r,
                                        double *quadratic, double *to_m, double *to_panels, double *tilted)
 {
 #define TILE(NP) GRADIENT_TILE(NP, tilted + pair + p)
@@ -335,7 +335,7 @@ static void psi2_tilted_gradient_block(const rbf_t *k, block_t b, const double *
 #undef TILE
 }
 
-static void psi2_rows_block(const rbf_t *k, block_t b, const double *weight, int64_t groups, double *row_weights,
+static void psi2_rows_block(const kernel_t *k, block_t b, const double *weight, int64_t groups, double *row_weights,
                             double *r, double *quadratic)
 {
 #define TILE(NP) psi2_rows_tile(NP, k, &b, m, p, weight + (pair + p) * groups, groups, row_weights, NULL, r, quadratic, NULL)

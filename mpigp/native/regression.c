@@ -1,130 +1,36 @@
-/* The loops of sparse GP regression. Compiled once for each instruction set.
- *
- * Lanes are inducing points: a block of rows is stored as [row][m], m running fastest and padded to whole vectors. */
-#include "products.h"
+/* The loops of sparse GP regression. Compiled once for each instruction set. */
+#include "covariance.h"
 #include "trace.h"
-
-/* Places of a row of m numbers in memory: whole vectors, and no multiple of the page size apart, which caches dislike. */
-INLINE int64_t row_places(int64_t m)
-{
-    int64_t places = (m + LANES - 1) / LANES * LANES;
-    return places % 256 ? places : places + LANES;
-}
-
-/* ---- the kernel and its derivatives ------------------------------------------------------------------------------------ */
-
-/* K[row][m] = exp(-1/2 sum_q alpha_q (x_q - Z_mq)^2) for NR rows and NV vectors from j on; x [row][q] and ZT [q][m] are both in
- * units of (log2(e)/2 alpha_q)^(-1/2). */
-INLINE void kernel_tile(const int NR, const int NV, const rbf_t *k, const double *x, const double *ZT, int64_t j, double *K,
-                        int64_t places)
-{
-    vec t[2][TALL];
-    for (int v = 0; v < 2; v++)
-        for (int r = 0; r < TALL; r++) t[v][r] = (vec){0};
-    for (int64_t q = 0; q < k->q; q++)
-        for (int v = 0; v < NV; v++) {
-            vec z = load(ZT + q * places + j + v * LANES);
-            for (int r = 0; r < NR; r++) {
-                vec u = splat(x[r * k->q + q]) - z;
-                t[v][r] -= u * u;
-            }
-        }
-    exp2_vectors(&t[0][0], &t[0][1], &t[0][2], &t[0][3]);
-    if (NV > 1) exp2_vectors(&t[1][0], &t[1][1], &t[1][2], &t[1][3]);
-    for (int v = 0; v < NV; v++)
-        for (int r = 0; r < NR; r++) store(K + r * places + j + v * LANES, t[v][r]);
-}
-
-INLINE void kernel_rows(const int NR, const rbf_t *k, const double *x, const double *ZT, double *K, int64_t places)
-{
-    int64_t j = 0;
-    for (; j + LANES < k->m; j += 2 * LANES) kernel_tile(NR, 2, k, x, ZT, j, K, places);
-    if (j < k->m) kernel_tile(NR, 1, k, x, ZT, j, K, places);
-}
-
-static void kernel_block(const rbf_t *k, const double *x, int64_t rows, const double *ZT, double *K, int64_t places)
-{
-    int64_t r = 0;
-    for (; r + TALL <= rows; r += TALL) kernel_rows(TALL, k, x + r * k->q, ZT, K + r * places, places);
-    for (; r < rows; r++) kernel_rows(1, k, x + r * k->q, ZT, K + r * places, places);
-}
-
-/* With g = G K and u = Z - x: by_Z[q][m] -= sum over NR rows of g u, and by_alpha[q] += sum of g u^2, lane by lane. Even and
- * odd rows have sums of their own, which need not wait for each other. */
-INLINE void gradient_rows(const int NR, const rbf_t *k, const double *x, const double *ZT, const double *G, const double *K,
-                          int64_t places, double *by_Z, double *by_alpha)
-{
-    for (int64_t j = 0; j < k->m; j += LANES) {
-        vec g[LANES];
-        for (int r = 0; r < NR; r++) g[r] = load(G + r * places + j) * load(K + r * places + j);
-        for (int64_t q = 0; q < k->q; q++) {
-            vec z = load(ZT + q * places + j), first = load(by_Z + q * places + j), second = load(by_alpha + q * LANES);
-            vec sum1[2] = {{0}}, sum2[2] = {{0}};
-            for (int r = 0; r < NR; r++) {
-                vec u = z - splat(x[r * k->q + q]), gu = g[r] * u;
-                sum1[r % 2] += gu;
-                sum2[r % 2] += gu * u;
-            }
-            store(by_Z + q * places + j, first - (sum1[0] + sum1[1]));
-            store(by_alpha + q * LANES, second + (sum2[0] + sum2[1]));
-        }
-    }
-}
-
-static void gradient_block(const rbf_t *k, const double *x, int64_t rows, const double *ZT, const double *G, const double *K,
-                           int64_t places, double *by_Z, double *by_alpha)
-{
-    int64_t r = 0;
-    for (; r + LANES <= rows; r += LANES)
-        gradient_rows(LANES, k, x + r * k->q, ZT, G + r * places, K + r * places, places, by_Z, by_alpha);
-    for (; r < rows; r++)
-        gradient_rows(1, k, x + r * k->q, ZT, G + r * places, K + r * places, places, by_Z, by_alpha);
-}
 
 /* ---- chunks ------------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    int64_t places;
-    double *ZT, *scaled_ZT, *unit, *x, *scaled_x, *K, *A, *inverse;
+    points_t points;
+    covariance_t c;
+    double *A, *inverse;
 } block_t;
 
 /* `inverse` is L^-1, lower triangular, or NULL where the blocks need no whitening. */
-static block_t take_block(const rbf_t *k, const double *inverse, double **space)
+static block_t take_block(const kernel_t *k, const double *inverse, int slopes, double **space)
 {
-    block_t b = {.places = row_places(k->m)};
-    b.ZT = take(space, k->q * b.places);
-    b.scaled_ZT = take(space, k->q * b.places);
-    b.unit = take(space, k->q);
-    b.x = take(space, BLOCK * k->q);
-    b.scaled_x = take(space, BLOCK * k->q);
-    b.K = take(space, BLOCK * b.places);
-    b.A = take(space, BLOCK * b.places);
-    b.inverse = take(space, k->m * b.places);
-    zero(b.ZT, k->q * b.places);
-    zero(b.scaled_ZT, k->q * b.places);
-    zero(b.K, BLOCK * b.places);
-    zero(b.A, BLOCK * b.places);
-    for (int64_t q = 0; q < k->q; q++) {
-        b.unit[q] = sqrt(0.5 * LOG2E * k->alpha[q]);
-        for (int64_t j = 0; j < k->m; j++) {
-            b.ZT[q * b.places + j] = k->Z[j * k->q + q];
-            b.scaled_ZT[q * b.places + j] = b.unit[q] * k->Z[j * k->q + q];
-        }
-    }
+    block_t b = {.points = take_points(k, k->m, BLOCK, space)};
+    int64_t places = b.points.places;
+    b.c = take_covariance(k, BLOCK, places, slopes, space);
+    b.A = take(space, BLOCK * places);
+    b.inverse = take(space, k->m * places);
+    zero(b.A, BLOCK * places);
+    lanes_of_inducing(k, &b.points);
     if (inverse) pack(inverse, 1, k->m, k->m, k->m, b.inverse);
     return b;
 }
 
 /* K of `rows` rows from `start`, and A^T = K^T L^-T where `whitened`. */
-static void fill_block(block_t *b, const rbf_t *k, const rows_t *rows, int64_t start, int64_t count, int whitened)
+static void fill_block(block_t *b, const kernel_t *k, const rows_t *rows, int64_t start, int64_t count, int slopes, int whitened)
 {
-    for (int64_t i = 0; i < count; i++)
-        for (int64_t q = 0; q < k->q; q++) {
-            b->x[i * k->q + q] = rows->mu[(start + i) * k->q + q] - k->center[q];
-            b->scaled_x[i * k->q + q] = b->unit[q] * b->x[i * k->q + q];
-        }
-    kernel_block(k, b->scaled_x, count, b->scaled_ZT, b->K, b->places);
-    if (whitened) packed_product(b->K, b->places, count, b->inverse, k->m, k->m, UPPER, 0, b->A, b->places);
+    points_t *p = &b->points;
+    rows_of_inputs(k, p, rows->mu + start * k->q, count);
+    covariance_block(k, &b->c, slopes, p->scaled_x, count, p->scaled_ZT, k->m, p->places);
+    if (whitened) packed_product(b->c.K, p->places, count, b->inverse, k->m, k->m, UPPER, 0, b->A, p->places);
 }
 
 /* squares[row] = |A[row]|^2 */
@@ -156,96 +62,160 @@ static int64_t accumulate_triangle(const part_t *part, int64_t offset, const dou
 }
 
 /* A A^T and A Y with A = L^-1 K; without `inverse`, K K^T and K Y. Where each row has a trace term, of c = |A_i|^2, for which
- * `inverse` is needed, also the trace sums. */
-int64_t ISA(regression_statistics)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *inverse, double s)
+ * `inverse` is needed, also the trace sums; and where the kernel is not `unit`, the sum of k(x_i, x_i). */
+int64_t ISA(regression_statistics)(const kernel_t *k, const rows_t *rows, const part_t *part, const double *inverse, double s)
 {
     double *space = aligned(part->space);
-    block_t b = take_block(k, inverse, &space);
-    int64_t overflows = 0, m = k->m, d = rows->d, pairs = m * (m + 1) / 2;
-    double *C = take(&space, m * b.places), *B = take(&space, d * b.places);
-    const double *A = inverse ? b.A : b.K;
+    block_t b = take_block(k, inverse, 0, &space);
+    int64_t overflows = 0, m = k->m, d = rows->d, pairs = m * (m + 1) / 2, places = b.points.places;
+    double *C = take(&space, m * places), *B = take(&space, d * places);
+    const double *A = inverse ? b.A : b.c.K;
     double *BT = take(&space, m * d);
-    double explained[BLOCK];
+    double explained[BLOCK], prior[BLOCK];
     for (int64_t c = part->first; c < part->last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
-        double trace_sums[TRACE_SUMS] = {0};
+        double trace_sums[TRACE_SUMS] = {0}, psi0 = 0;
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
             int64_t count = smaller(BLOCK, end - start);
             int add = start > c * rows->chunk;
-            fill_block(&b, k, rows, start, count, inverse != NULL);
-            outer(A, b.places, m, A, count, m, 1, add, C, b.places);
-            outer(rows->Y + start * d, d, d, A, count, m, 0, add, B, b.places);
+            fill_block(&b, k, rows, start, count, 0, inverse != NULL);
+            outer(A, places, m, A, count, m, 1, add, C, places);
+            outer(rows->Y + start * d, d, d, A, count, m, 0, add, B, places);
+            for (int64_t i = 0; !k->unit && i < count; i++) {
+                prior[i] = diagonal(k, b.points.x + i * k->features);
+                psi0 += prior[i];
+            }
             if (rows->trace_weights) {
-                row_squares(A, count, b.places, explained);
-                trace_terms(rows, start, count, s, explained, trace_sums);
+                row_squares(A, count, places, explained);
+                trace_terms(rows, start, count, s, k->unit ? NULL : prior, explained, trace_sums);
             }
         }
-        overflows += accumulate_triangle(part, 0, C, m, b.places);
-        scatter(B, m, d, b.places, BT);
+        overflows += accumulate_triangle(part, 0, C, m, places);
+        scatter(B, m, d, places, BT);
         overflows += accumulate(part, pairs, BT, m * d, LARGEST);
-        if (rows->trace_weights) overflows += accumulate(part, pairs + m * d, trace_sums, TRACE_SUMS, LARGEST);
+        int64_t next = pairs + m * d;
+        if (rows->trace_weights) overflows += accumulate(part, next, trace_sums, TRACE_SUMS, LARGEST), next += TRACE_SUMS;
+        if (!k->unit) overflows += accumulate(part, next, &psi0, 1, LARGEST);
     }
     return overflows;
 }
 
 /* With `inverse`, dF/dK = weight A + weight_psi1Y E^T with the residuals E = Y - A^T fit, and A E is summed as well, after the
- * gradients of Z and alpha; without, dF/dK = weight K + weight_psi1Y Y^T. Where each row has a trace term, dF/dK_i loses
- * L^-T A_i times the row's weight, and the sum of A_i A_i^T with these weights comes last. */
-int64_t ISA(regression_gradient)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *inverse,
-                                 const double *weight, const double *weight_psi1Y, const double *fit)
+ * gradients of Z and the kernel's parameters; without, dF/dK = weight K + weight_psi1Y Y^T. Where each row has a trace term, dF/dK_i
+ * loses L^-T A_i times the row's weight, and the sum of A_i A_i^T with these weights comes last. by_diagonal is dF/dk(x_i, x_i), to
+ * which a trace term adds half of the row's weight; kernels that are not composite need it not. */
+int64_t ISA(regression_gradient)(const kernel_t *k, const rows_t *rows, const part_t *part, const double *inverse,
+                                 const double *weight, const double *weight_psi1Y, const double *fit, double by_diagonal)
 {
     double *space = aligned(part->space);
-    block_t b = take_block(k, inverse, &space);
-    int64_t overflows = 0, m = k->m, d = rows->d, Q = k->q;
-    double *panels = take(&space, m * b.places), *panels_Y = take(&space, d * b.places);
+    block_t b = take_block(k, inverse, 1, &space);
+    points_t *p = &b.points;
+    int64_t overflows = 0, m = k->m, d = rows->d, places = p->places, parameters = gradient_count(k);
+    inputs_t inputs = take_inputs(k, BLOCK, places, &space);
+    double *panels = take(&space, m * places), *panels_Y = take(&space, d * places);
     double *panels_trace = NULL, *tilted = NULL, *wA = NULL;
     if (rows->trace_weights) {
-        panels_trace = take(&space, m * b.places);
-        tilted = take(&space, m * b.places);
-        wA = take(&space, BLOCK * b.places);
+        panels_trace = take(&space, m * places);
+        tilted = take(&space, m * places);
+        wA = take(&space, BLOCK * places);
         pack(inverse, m, 1, m, m, panels_trace);
-        for (int64_t i = 0; i < m * b.places; i++) panels_trace[i] = -panels_trace[i];
+        for (int64_t i = 0; i < m * places; i++) panels_trace[i] = -panels_trace[i];
     }
-    double *fitT = inverse ? take_transposed(fit, m, d, b.places, &space) : NULL;
-    double *E = take(&space, BLOCK * d), *AE = take(&space, d * b.places);
-    double *G = take(&space, BLOCK * b.places), *by_Z = take(&space, Q * b.places), *by_alpha = take(&space, Q * LANES);
-    double *grad = take(&space, m * Q + Q + m * d);
+    double *fitT = inverse ? take_transposed(fit, m, d, places, &space) : NULL;
+    double *E = take(&space, BLOCK * d), *AE = take(&space, d * places), *G = take(&space, BLOCK * places);
+    sums_t sums = take_sums(k, places, &space);
+    double *grad = take(&space, parameters + m * d), *of_diagonal = take(&space, parameters);
+    zero(G, BLOCK * places);
     pack(weight, 1, m, m, m, panels);
     pack(weight_psi1Y, 1, d, d, m, panels_Y);
     for (int64_t c = part->first; c < part->last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
-        zero(by_Z, Q * b.places);
-        zero(by_alpha, Q * LANES);
-        zero(AE, d * b.places);
+        clear_sums(k, sums, places);
+        zero(of_diagonal, parameters);
+        zero(AE, d * places);
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
             int64_t count = smaller(BLOCK, end - start);
             const double *Y = rows->Y + start * d;
-            fill_block(&b, k, rows, start, count, inverse != NULL);
-            packed_product(inverse ? b.A : b.K, b.places, count, panels, m, m, SQUARE, 0, G, b.places);
+            fill_block(&b, k, rows, start, count, 1, inverse != NULL);
+            packed_product(inverse ? b.A : b.c.K, places, count, panels, m, m, SQUARE, 0, G, places);
             if (inverse) {
-                dot(b.A, count, fitT, d, b.places, 0, E);
+                dot(b.A, count, fitT, d, places, 0, E);
                 for (int64_t i = 0; i < count * d; i++) E[i] = Y[i] - E[i];
-                packed_product(E, d, count, panels_Y, d, m, SQUARE, 1, G, b.places);
-                outer(E, d, d, b.A, count, m, 0, 1, AE, b.places);
+                packed_product(E, d, count, panels_Y, d, m, SQUARE, 1, G, places);
+                outer(E, d, d, b.A, count, m, 0, 1, AE, places);
             } else
-                packed_product(Y, d, count, panels_Y, d, m, SQUARE, 1, G, b.places);
+                packed_product(Y, d, count, panels_Y, d, m, SQUARE, 1, G, places);
             if (rows->trace_weights) {
-                scale_rows(b.A, rows->trace_weights + start, count, b.places, wA);
-                packed_product(wA, b.places, count, panels_trace, m, m, LOWER, 1, G, b.places);
-                outer(wA, b.places, m, b.A, count, m, 1, start > c * rows->chunk, tilted, b.places);
+                scale_rows(b.A, rows->trace_weights + start, count, places, wA);
+                packed_product(wA, places, count, panels_trace, m, m, LOWER, 1, G, places);
+                outer(wA, places, m, b.A, count, m, 1, start > c * rows->chunk, tilted, places);
             }
-            gradient_block(k, b.x, count, b.ZT, G, b.K, b.places, by_Z, by_alpha);
+            for (int64_t i = 0; k->composite && i < count; i++) {
+                const double *x = rows->mu + (start + i) * k->q;
+                double trace = rows->trace_weights ? 0.5 * rows->trace_weights[start + i] : 0;
+                for (int64_t f = 0; f < k->features; f++) inputs.rows[i * k->features + f] = x[k->columns[f]];
+                add_diagonal_gradient(k, p->x + i * k->features, by_diagonal + trace, of_diagonal);
+            }
+            covariance_gradient(k, &b.c, p, &inputs, count, G, sums);
         }
-        for (int64_t q = 0; q < Q; q++) {
-            for (int64_t j = 0; j < m; j++) grad[j * Q + q] = k->alpha[q] * by_Z[q * b.places + j];
-            grad[m * Q + q] = -0.5 * lane_sum(load(by_alpha + q * LANES));
-        }
-        scatter(AE, m, d, b.places, grad + m * Q + Q);
-        int64_t count = m * Q + Q + (inverse ? m * d : 0);
+        finish_gradient(k, p, sums, grad);
+        for (int64_t i = m * k->q; k->composite && i < parameters; i++) grad[i] += of_diagonal[i];
+        scatter(AE, m, d, places, grad + parameters);
+        int64_t count = parameters + (inverse ? m * d : 0);
         overflows += accumulate(part, 0, grad, count, LARGEST / (double)rows->all_chunks);
-        if (rows->trace_weights) overflows += accumulate_triangle(part, count, tilted, m, b.places);
+        if (rows->trace_weights) overflows += accumulate_triangle(part, count, tilted, m, places);
     }
     return overflows;
+}
+
+/* ---- the kernel between points ------------------------------------------------------------------------------------------------ */
+
+/* K (m, n) between the inducing points and inputs X (n, q), or the inducing points themselves where X is NULL: exactly symmetric. */
+void ISA(covariance)(const kernel_t *k, const double *X, int64_t n, double *space, double *K)
+{
+    space = aligned(space);
+    points_t p = take_points(k, k->m, BLOCK, &space);
+    covariance_t c = take_covariance(k, BLOCK, p.places, 0, &space);
+    lanes_of_inducing(k, &p);
+    for (int64_t start = 0; start < n; start += BLOCK) {
+        int64_t count = smaller(BLOCK, n - start);
+        if (X)
+            rows_of_inputs(k, &p, X + start * k->q, count);
+        else
+            rows_of_inducing(k, &p, start, count);
+        covariance_block(k, &c, 0, p.scaled_x, count, p.scaled_ZT, k->m, p.places);
+        for (int64_t i = 0; i < count; i++)
+            for (int64_t j = 0; j < k->m; j++) K[j * n + start + i] = c.K[i * p.places + j];
+    }
+}
+
+/* The gradient through K_mm, of weights = dF/dK_mm (m, m), whose row m is for Z_m: K_mm is symmetric, so its column gives Z_m as much
+ * again. */
+void ISA(gram_gradient)(const kernel_t *k, const double *weights, double *space, double *grad)
+{
+    space = aligned(space);
+    int64_t m = k->m;
+    points_t p = take_points(k, m, BLOCK, &space);
+    covariance_t c = take_covariance(k, BLOCK, p.places, 1, &space);
+    inputs_t inputs = take_inputs(k, BLOCK, p.places, &space);
+    sums_t sums = take_sums(k, p.places, &space);
+    double *G = take(&space, BLOCK * p.places);
+    zero(G, BLOCK * p.places);
+    clear_sums(k, sums, p.places);
+    lanes_of_inducing(k, &p);
+    for (int64_t start = 0; start < m; start += BLOCK) {
+        int64_t count = smaller(BLOCK, m - start);
+        rows_of_inducing(k, &p, start, count);
+        for (int64_t i = 0; i < count; i++) {
+            for (int64_t j = 0; j < m; j++) G[i * p.places + j] = weights[j * m + start + i];
+            for (int64_t f = 0; k->composite && f < k->features; f++)
+                inputs.rows[i * k->features + f] = inputs.lanes[f * p.places + start + i];
+        }
+        covariance_block(k, &c, 1, p.scaled_x, count, p.scaled_ZT, m, p.places);
+        covariance_gradient(k, &c, &p, &inputs, count, G, sums);
+    }
+    finish_gradient(k, &p, sums, grad);
+    for (int64_t i = 0; i < m * k->q; i++) grad[i] *= 2;
 }
 
 /* ---- predictions -------------------------------------------------------------------------------------------------------- */
@@ -284,30 +254,28 @@ static void squares(const double *factor, int64_t m, const double *K, int64_t pl
     }
 }
 
-/* mean[row] = K weights, and explained[row] = |factor K|^2 with `factor` lower triangular, of `d` outputs. */
-void ISA(regression_moments)(const rbf_t *k, const rows_t *rows, const part_t *part, const double *factor,
+/* mean[row] = K weights, and explained[row] = |factor K|^2 with `factor` lower triangular, of `d` outputs. Rows are the lanes here. */
+void ISA(regression_moments)(const kernel_t *k, const rows_t *rows, const part_t *part, const double *factor,
                              const double *weights, int64_t d, double *mean, double *explained)
 {
-    int64_t m = k->m, Q = k->q;
+    int64_t m = k->m, F = k->features;
     double *space = aligned(part->space);
-    double *unit = take(&space, Q), *Z = take(&space, m * Q), *xT = take(&space, Q * BLOCK), *K = take(&space, m * BLOCK);
+    points_t p = take_points(k, BLOCK, m, &space);
+    covariance_t c = take_covariance(k, m, BLOCK, 0, &space);
     double *weightsT = take_transposed(weights, m, d, m, &space), *meanT = take(&space, d * BLOCK);
     double *of_rows = take(&space, BLOCK);
-    for (int64_t q = 0; q < Q; q++) {
-        unit[q] = sqrt(0.5 * LOG2E * k->alpha[q]);
-        for (int64_t j = 0; j < m; j++) Z[j * Q + q] = unit[q] * k->Z[j * Q + q];
-    }
+    rows_of_inducing(k, &p, 0, m);
     for (int64_t start = part->first * rows->chunk; start < smaller(part->last * rows->chunk, rows->n); start += BLOCK) {
-        int64_t count = smaller(BLOCK, rows->n - start), places = (count + LANES - 1) / LANES * LANES;
-        const rbf_t lanes = {.m = places, .q = Q}; /* of the kernel's tiles: rows take the place of inducing points */
-        zero(xT, Q * places);
+        int64_t count = smaller(BLOCK, rows->n - start);
+        p.places = (count + LANES - 1) / LANES * LANES;
+        zero(p.scaled_ZT, F * p.places);
         for (int64_t i = 0; i < count; i++)
-            for (int64_t q = 0; q < Q; q++)
-                xT[q * places + i] = unit[q] * (rows->mu[(start + i) * Q + q] - k->center[q]);
-        kernel_block(&lanes, Z, m, xT, K, places);
-        product(weightsT, m, d, m, K, 0, meanT, places);
-        scatter(meanT, count, d, places, mean + start * d);
-        squares(factor, m, K, places, of_rows);
+            for (int64_t f = 0; f < F; f++)
+                set_lane(&p, f, i, feature(k, f, rows->mu[(start + i) * k->q + k->columns[f]] - k->shifts[f]));
+        covariance_block(k, &c, 0, p.scaled_x, m, p.scaled_ZT, p.places, p.places);
+        product(weightsT, m, d, m, c.K, 0, meanT, p.places);
+        scatter(meanT, count, d, p.places, mean + start * d);
+        squares(factor, m, c.K, p.places, of_rows);
         memcpy(explained + start, of_rows, (size_t)count * sizeof(double));
     }
 }

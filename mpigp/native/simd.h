@@ -51,6 +51,18 @@ INLINE vec vmax(vec a, vec b)
 #endif
 }
 
+INLINE vec square_root(vec x)
+{
+#if defined(__AVX512F__)
+    return (vec)_mm512_sqrt_pd((__m512d)x);
+#elif defined(__AVX2__)
+    return (vec)_mm256_sqrt_pd((__m256d)x);
+#else
+    for (int i = 0; i < LANES; i++) x[i] = __builtin_sqrt(x[i]);
+    return x;
+#endif
+}
+
 /* The nearest integers, of numbers below 2^63; compilers do not see that there is an instruction for them. */
 INLINE ivec nearest(vec x)
 {

@@ -73,6 +73,7 @@ class Predictions(NamedTuple):
     rmse, nlpd, inside : (d,), the last the share of rows within two standard deviations
     coverage : (L,), the share of rows within the central interval of each of LEVELS, over all outputs
     curve : the function of one input, drawn: x (g,), and mean, f_sd, y_sd (g, d); None where there are more inputs
+    components : by name the mean and standard deviation (g, d) of each term of a composed kernel at the curve's x
     """
 
     name: str
@@ -89,6 +90,7 @@ class Predictions(NamedTuple):
     inside: Floats
     coverage: Floats
     curve: dict[str, Floats] | None
+    components: dict[str, tuple[Floats, Floats]]
 
 
 def predictions(posterior: Posterior, data: DataSets) -> Predictions:
@@ -99,11 +101,12 @@ def predictions(posterior: Posterior, data: DataSets) -> Predictions:
     mean, _, y_sd = predict(posterior, X)
     scaled = (truth - mean) / y_sd
     widths = np.array([NormalDist().inv_cdf(0.5 + 0.5 * level) for level in LEVELS[1:-1]])
-    curve = None
+    curve, components = None, {}
     if X.shape[1] == 1:
         margin = 0.05 * (X.max() - X.min()) or 1.0
         grid = np.linspace(X.min() - margin, X.max() + margin, GRID)
         curve = dict(zip(("x", "mean", "f_sd", "y_sd"), (grid, *predict(posterior, grid[:, None])), strict=True))
+        components = components_of(posterior, grid[:, None])
     return Predictions(
         name=Path(data.Y.file.filename).name, n=data.n, rows=rows, truth=truth, mean=mean, y_sd=y_sd,
         x=None if curve is None else X[:, 0], x_names=names(data, "x"), y_names=names(data, "y"),
@@ -111,8 +114,16 @@ def predictions(posterior: Posterior, data: DataSets) -> Predictions:
         nlpd=(0.5 * np.log(2 * np.pi) + np.log(y_sd) + 0.5 * scaled**2).mean(axis=0),
         inside=(np.abs(scaled) <= 2).mean(axis=0),
         coverage=np.array([0.0, *(np.abs(scaled).ravel() <= widths[:, None]).mean(axis=1), 1.0]),
-        curve=curve,
+        curve=curve, components=components,
     )  # fmt: skip
+
+
+def components_of(posterior: Posterior, X: Floats) -> dict[str, tuple[Floats, Floats]]:
+    """Return by name the mean and standard deviation (n, d) of each term of a composed kernel that has several."""
+    if not posterior.backend.composed or " + " not in posterior.kernel:
+        return {}
+    return {name: (each.mean, np.sqrt(each.variance.reshape(len(X), -1)) + np.zeros_like(each.mean))
+            for name, each in posterior.components(X).items()}  # fmt: skip
 
 
 def predict(posterior: Posterior, X: Floats) -> tuple[Floats, Floats, Floats]:

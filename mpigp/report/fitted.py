@@ -12,6 +12,8 @@ from mpigp.errors import InputError
 from mpigp.files.model_file import FORMAT, ModelFile
 from mpigp.files.provenance import Timing, balance
 from mpigp.gp.parameters import Globals
+from mpigp.kernels.composition import named_values
+from mpigp.kernels.registry import DEFAULT, backend_of, is_external
 from mpigp.mpi.timers import GROUPS, PHASES
 from mpigp.report.figures import Indices, evenly, pick, thinned
 from mpigp.types import Floats
@@ -67,6 +69,8 @@ class Fitted(NamedTuple):
     validation : None where no iteration was scored
     last : `iterations`, and `bound`, `gradient_norm`, `seconds`, `evaluations` at the last; empty where there was none
     columns : by "x" and "y", the names of the columns, where they have some
+    kernel, kernel_parameters : its name, and where it is composed its parameters by name
+    weights : (q,), the ARD weight of each input: of a composed kernel, the sum of those of its parts
     made : `command`, and `versions` and `machine` by name, as far as the file has them
     """
 
@@ -89,6 +93,9 @@ class Fitted(NamedTuple):
     timing: Timing | None
     made: dict[str, Any]
     columns: dict[str, list[str]]
+    kernel: str
+    kernel_parameters: dict[str, float]
+    weights: Floats
 
     @property
     def balance(self) -> float:
@@ -122,11 +129,24 @@ def read_fitted(model: ModelFile) -> Fitted:
         jitter=None if model.attribute("jitter") is None else model.jitter(0.0),
         seed=model.attribute("seed"), stopped=None if stopped is None else str(stopped),
         upper_bound=upper if isinstance(upper, float) and math.isfinite(upper) else None,
-        unmoved=[q for q in range(len(parameters.alpha)) if isinstance(unmoved, list) and q in unmoved],
+        unmoved=[q for q in range(parameters.Z.shape[1]) if isinstance(unmoved, list) and q in unmoved],
         parameters=parameters, y_scale=None if y is None else y.scale, learning=Iterations(places + 1, *series),
         validation=read_validation(trace), last=last,
         latent=latent, timing=model.timing(), made=model.provenance(), columns=model.columns(),
+        **read_kernel(model, parameters),
     )  # fmt: skip
+
+
+def read_kernel(model: ModelFile, parameters: Globals) -> dict[str, Any]:
+    """Return the kernel's name, its parameters by name, and the weight of each input."""
+    name, q = str(model.attribute("kernel", DEFAULT)), parameters.Z.shape[1]
+    named = [] if is_external(name) else backend_of(name).named_parameters(q)
+    weights = parameters.alpha if not named else np.zeros(q)
+    for each, value in zip(named, parameters.alpha, strict=False):
+        if each.name == "alpha":
+            weights[each.column] += value
+    values = named_values(named, parameters.alpha, model.columns().get("x"))
+    return {"kernel": name, "kernel_parameters": values, "weights": weights}
 
 
 def read_validation(trace: dict[str, Any]) -> ValidationScores | None:

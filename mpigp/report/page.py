@@ -39,7 +39,8 @@ def headlines(report: Report) -> list[tuple[str, str]]:
     tiles += [("latent q" if fitted.latent else "inputs q", number(q))]
     tiles += [("outputs d", number(fitted.d))] if fitted.d is not None else []
     if predictions is None or len(predictions.rmse) > 1:
-        tiles += [("signal to noise", number(fitted.parameters.variance * fitted.parameters.beta, 3))]
+        if not fitted.kernel_parameters:
+            tiles += [("signal to noise", number(fitted.parameters.variance * fitted.parameters.beta, 3))]
     else:
         tiles += [("RMSE", number(predictions.rmse[0], 4)), ("within ±2σ", percent(predictions.inside[0]))]
     if fitted.last:
@@ -49,7 +50,7 @@ def headlines(report: Report) -> list[tuple[str, str]]:
 
 def latent(report: Report, figures: Figures) -> str:
     """Return the section on the latent space, with the ARD weights."""
-    fitted, alpha = report.fitted, report.fitted.parameters.alpha
+    fitted, alpha = report.fitted, report.fitted.weights
     assert fitted.latent is not None
     controls = '<label class="switch"><input type="checkbox" id="unsure" checked> uncertainty</label>'
     if len(alpha) > 1:
@@ -65,7 +66,7 @@ def latent(report: Report, figures: Figures) -> str:
 
 def relevance(fitted: Fitted, figures: Figures) -> str:
     """Return the figure of the ARD weights, with the effective number of inputs."""
-    alpha, kind = fitted.parameters.alpha, "inputs" if fitted.latent is None else "latent dimensions"
+    alpha, kind = fitted.weights, "inputs" if fitted.latent is None else "latent dimensions"
     effective = number(effective_dimensions(alpha), 3)
     words = f"Effective number of {kind}: {effective} (1 means that a single one dominates)."
     names = fitted.columns.get("x", [])
@@ -90,7 +91,12 @@ def regression(report: Report, figures: Figures) -> str:
         words += f" The figure offers the first {OUTPUTS} of {number(d)} outputs."
     output = choice("output", enumerate(predictions.y_names[:OUTPUTS]), 0) if d > 1 else ""
     side = f'<div class="stack">{scores(predictions)}{figure(figures, "calibration")}{weights}</div>'
-    return section("Predictions", note(words), grid("wide", figure(figures, "predictions", output), side))
+    drawn = grid("wide", figure(figures, "predictions", output), side)
+    if predictions.components:
+        words_of = "The function is the mean of the outputs plus the terms of the kernel; the bands are ±2σ."
+        parts = (figure(figures, f"component-{number}") for number in range(len(predictions.components)))
+        drawn += note(words_of) + grid("three", *parts)
+    return section("Predictions", note(words), drawn)
 
 
 def scores(predictions: Predictions) -> str:
@@ -159,12 +165,13 @@ def phases(timing: Timing) -> str:
 def parameters(fitted: Fitted) -> str:
     """Return the section on the parameters."""
     Z, variance, _, beta = fitted.parameters
+    composed = bool(fitted.kernel_parameters)
     names = fitted.columns.get("x") or [str(q) for q in range(Z.shape[1])]
     noise = f"{number(beta**-0.5)}, in the model’s units"
     if fitted.y_scale is not None and len(fitted.y_scale) == 1:
         noise += f"; {number(beta**-0.5 * float(fitted.y_scale[0]))} in the data’s"
     shape = [
-        ("model", MODELS[fitted.model]), ("bound", fitted.bound),
+        ("model", MODELS[fitted.model]), ("kernel", fitted.kernel), ("bound", fitted.bound),
         ("rows n", number(fitted.n)), ("inducing points m", number(Z.shape[0])),
         ("latent dimensions q" if fitted.latent else "inputs q", number(Z.shape[1])),
         ("outputs d", None if fitted.d is None else number(fitted.d)),
@@ -172,8 +179,10 @@ def parameters(fitted: Fitted) -> str:
         ("seed", None if fitted.seed is None else str(fitted.seed)),
     ]  # fmt: skip
     learned = [
-        ("kernel variance σ_f²", number(variance)), ("noise precision β", number(beta)), ("noise σ", noise),
-        ("signal to noise σ_f² β", number(variance * beta)),
+        *((name, number(value)) for name, value in fitted.kernel_parameters.items()),
+        ("kernel variance σ_f²", None if composed else number(variance)),
+        ("noise precision β", number(beta)), ("noise σ", noise),
+        ("signal to noise σ_f² β", None if composed else number(variance * beta)),
         ("evidence at most, nats", None if fitted.upper_bound is None else number(fitted.upper_bound, 9)),
         ("inputs that never moved", ", ".join(names[q] for q in fitted.unmoved) or None),
         ("stopped because", "it has not stopped: this is a checkpoint" if fitted.stopped == "" else fitted.stopped),

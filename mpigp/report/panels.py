@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,14 +33,14 @@ class Report(NamedTuple):
 def describe(report: Report) -> Figures:
     """Return the figures of a report."""
     fitted, labels, predictions, metrics = report
-    alpha = fitted.parameters.alpha.copy()
+    alpha = fitted.weights.copy()
     alpha[fitted.unmoved] = 0.0  # nothing was learned about them
     across = np.argsort(-alpha, kind="stable").tolist()  # the most relevant (largest alpha) first
     inputs = [f"{'input' if fitted.latent is None else 'dimension'} {place}" for place in range(len(alpha))]
     named = fitted.columns.get("x") if predictions is None else predictions.x_names
     if named:
         inputs = [f"{name}, {column}" for name, column in zip(inputs, named, strict=True)]
-    data: dict[str, Any] = {"alpha": alpha, "lengthscale": fitted.parameters.alpha**-0.5, "inputs": inputs}
+    data: dict[str, Any] = {"alpha": alpha, "lengthscale": fitted.weights**-0.5, "inputs": inputs}
     data["learning"] = fitted.learning._asdict() | {"frame": list(fitted.learning.frame)}
     panels = [relevance(fitted)]
     if fitted.latent is not None:
@@ -50,7 +51,7 @@ def describe(report: Report) -> Figures:
         data["labels"] = labels._asdict()
     if predictions is not None:
         data["predictions"] = predictions_data(predictions)
-        panels += [predicted(predictions), calibration()]
+        panels += [predicted(predictions), calibration(), *components(predictions)]
     if fitted.last:
         panels += learning(fitted)
     if fitted.validation is not None:
@@ -79,6 +80,7 @@ def predictions_data(predictions: Predictions) -> dict[str, Any]:
         "rows": predictions.rows, "x": predictions.x, "levels": LEVELS, "coverage": predictions.coverage,
         "x_names": predictions.x_names, "truth": truth, "mean": mean, "y_sd": y_sd,
         "y_names": predictions.y_names[:OUTPUTS], "curve": curve,
+        "components": [[values.T[:OUTPUTS] for values in each] for each in predictions.components.values()],
         "outside": (np.abs(truth - mean) > 2 * y_sd).astype(int),
         "ends": np.stack([truth.min(axis=1), truth.max(axis=1)], axis=1),
     }  # fmt: skip
@@ -86,7 +88,7 @@ def predictions_data(predictions: Predictions) -> dict[str, Any]:
 
 def relevance(fitted: Fitted) -> Panel:
     """Describe the ARD weights."""
-    alpha, kind = fitted.parameters.alpha, "input" if fitted.latent is None else "dimension"
+    alpha, kind = fitted.weights, "input" if fitted.latent is None else "dimension"
     names = fitted.columns.get("x") or list(map(str, range(len(alpha))))
     ticks = [(place, shortened(name)) for place, name in enumerate(names)]
     x = Axis(kind if fitted.latent is None else "latent dimension", (-0.6, len(alpha) - 0.4), ticks=ticks)
@@ -140,6 +142,17 @@ def predicted(predictions: Predictions) -> Panel:
         caption, axes = "Predicted against true", (Axis(f"true {y_name}"), Axis(f"predicted {y_name}"))
     title = f"{len(predictions.rows):,} of {predictions.n:,} rows, {predictions.inside[0]:.1%} within ±2σ"
     return Panel("predictions", caption, *axes, hover, [line], points=points, tall=True, title=title)
+
+
+def components(predictions: Predictions) -> Iterator[Panel]:
+    """Describe what each term of a composed kernel contributes to the function of one input."""
+    x = Axis("{predictions.x_names.0}")
+    for number, (name, color) in enumerate(zip(predictions.components, cycle(COLORS), strict=False)):
+        mean, sd = (f"predictions.components.{number}.{place}.@output" for place in (0, 1))
+        hover = ["{predictions.x_names.0}: {predictions.curve.x:5}", f"{{{mean}:5}}, σ {{{sd}:3}}"]
+        line = Series(mean, "predictions.curve.x", color=color, bands=[sd])
+        y = Axis("{predictions.y_names.@output}")
+        yield Panel(f"component-{number}", f"What {name} contributes", x, y, hover, [line], picture="components")
 
 
 def calibration() -> Panel:

@@ -21,6 +21,7 @@ from mpigp.fit.start.inducing import greedy, kmeans, random_rows
 from mpigp.fit.start.pca import pca
 from mpigp.fit.start.standardize import standardization
 from mpigp.gp.bound import Group
+from mpigp.kernels.rbf import RBF
 from mpigp.mpi.distributed_rows import DistributedRows, check_unchanged, fingerprint
 from mpigp.mpi.rows import Rows
 from tests.support.problems import Member, Team
@@ -190,7 +191,7 @@ def test_all_before_the_iterations_has_the_same_bits(file: h5py.File, name: str)
         how, constant = standardization(everywhere, "scale")
         how.apply(rows)
         alpha = np.linspace(0.2, 1.5, D)
-        arrays = [*how, greedy(everywhere, 9, alpha), kmeans(everywhere, 9, 1),
+        arrays = [*how, greedy(everywhere, 9, RBF(), alpha), kmeans(everywhere, 9, 1),
                   random_rows(everywhere, 9, 1), pca(everywhere, 2)]  # fmt: skip
         held = Rows(SELF, N, rows, None, rows)
         arrays += [held.lowest, held.highest, held.absolute_Y]

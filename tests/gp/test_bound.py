@@ -7,7 +7,7 @@ import pytest
 from mpi4py import MPI
 
 from mpigp.chunks import chunk_count, chunk_rows
-from mpigp.gp.bound import group_bound, largest_bound
+from mpigp.gp.bound import Group, group_bound, largest_bound
 from mpigp.mpi.evaluator import LARGEST_JITTER, EvaluationFailed, Evaluator
 from mpigp.mpi.rows import Rows
 from mpigp.numerics.cholesky import NotPositiveDefinite
@@ -300,12 +300,15 @@ def test_a_divergence_is_right_or_refused_however_large(far):
     )  # the rest of F: 1e5
 
 
+FIVE = Group(np.arange(1), 5, 1.0)  # rows of one output
+
+
 @pytest.mark.parametrize(("least", "refused"), [(-0.9, True), (-0.1, True), (-1e-3, False), (0.0, False)])
 def test_a_matrix_that_rounding_made_indefinite_is_refused(least, refused):
     """It factorises, as I + s C does down to −1, but what it says the data explain is more than they can."""
     rotation, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))
     C = rotation @ np.diag([least, 1.0, 2.0]) @ rotation.T
-    arguments = C, np.ones((3, 1)), 5, 1.0, 1.0, 1.0
+    arguments = C, np.ones((3, 1)), FIVE, 1.0, 1.0
     if refused:
         with pytest.raises(NotPositiveDefinite):
             group_bound(*arguments)
@@ -315,13 +318,13 @@ def test_a_matrix_that_rounding_made_indefinite_is_refused(least, refused):
 
 def test_a_trace_above_the_rows_is_refused():
     with pytest.raises(NotPositiveDefinite):
-        group_bound(np.eye(3) * 2.0, np.zeros((3, 1)), 5, 1.0, 1.0, 1.0)
-    assert np.isfinite(group_bound(np.eye(3), np.zeros((3, 1)), 5, 1.0, 1.0, 1.0).value)
+        group_bound(np.eye(3) * 2.0, np.zeros((3, 1)), FIVE, 1.0, 1.0)
+    assert np.isfinite(group_bound(np.eye(3), np.zeros((3, 1)), FIVE, 1.0, 1.0).value)
 
 
 def test_statistics_that_no_rows_have_are_refused():
     with pytest.raises(NotPositiveDefinite):
-        group_bound(np.diag([1.0, 2.0, -3.0]), np.zeros((3, 1)), 5, 1.0, 1.0, 1.0)
+        group_bound(np.diag([1.0, 2.0, -3.0]), np.zeros((3, 1)), FIVE, 1.0, 1.0)
 
 
 def test_the_largest_jitter_is_small_beside_the_variance():
@@ -345,7 +348,7 @@ def test_derivatives_by_the_statistics_agree_with_complex_steps():
             + 0.5 * beta * s * (c**2).sum()
         )
 
-    found = group_bound(values["C"], values["b"], 40, 50.0, 1.3, 2.5)
+    found = group_bound(values["C"], values["b"], Group(np.arange(2), 40, 50.0), 1.3, 2.5)
     assert found.value == pytest.approx(F(**values), rel=1e-14)
     by_C = reference.complex_step(F, values, "C")
     # The reference's Cholesky reads the lower triangle alone: its derivative is symmetric after adding its transpose.

@@ -19,11 +19,10 @@ from mpigp.files.model_file import open_model
 from mpigp.gp.bound import BOUNDS
 from mpigp.gp.statistics import Model, model_of
 from mpigp.kernels import Kernel, LatentKernel, WrongKernel, check
-from mpigp.kernels.matern import Matern52
 from mpigp.kernels.registry import find
 from mpigp.mpi.evaluator import EvaluationFailed, Evaluator
 from mpigp.mpi.rows import Rows, find_patterns
-from tests.support import reference
+from tests.support import matern, reference
 from tests.support.calling import answer, command, read, write
 from tests.support.inputs import write_inputs
 from tests.support.kernel_page import NAME, write_module
@@ -59,7 +58,7 @@ def halved(problem: Problem) -> Problem:
 @pytest.mark.parametrize("q", [1, 2, 3])
 def test_the_kernels_pass_their_check(gaussian: LatentKernel, q: int) -> None:
     check(gaussian, q)
-    check(Matern52(), q)
+    check(matern.Matern52(), q)
 
 
 RETURNED = {"covariance_gradient": 2, "psi1_gradient": 4, "psi2_gradient": 4}
@@ -232,7 +231,7 @@ def test_joint_draws_have_the_covariance_of_the_kernel(tmp_path: Path) -> None:
 # Matérn 5/2
 
 
-def matern(A, B, variance, alpha):
+def matern_kernel(A, B, variance, alpha):
     a = np.sqrt(5 * (alpha * (A[:, None, :] - B) ** 2).sum(axis=2))
     return variance * (1 + a + a**2 / 3) * np.exp(-a)
 
@@ -240,7 +239,7 @@ def matern(A, B, variance, alpha):
 def test_the_gradients_of_matern_agree_with_complex_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = make(130, 9, 2, 2)
     result = evaluate(model_of("regression", "matern52"), *problem, 1e-6)
-    monkeypatch.setattr(reference, "kernel", matern)
+    monkeypatch.setattr(reference, "kernel", matern_kernel)
     values = {"X": problem.mu, "Y": problem.Y, **problem.parameters._asdict(), "jitter": 1e-6}
     assert result.bound == pytest.approx(reference.regression_bound(**values), rel=1e-10)
     for name, found in result.gradients().items():
@@ -282,7 +281,7 @@ def test_estimators_take_save_load_and_pickle_a_kernel(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     X = rng.uniform(-2, 2, size=(200, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1]
-    for kernel in (NAME, "matern52"):
+    for kernel in (NAME, "matern52", "rbf[0] + linear"):
         model = clone(mpigp.SparseGPRegression(20, kernel=kernel, max_iter=60)).fit(X, y)
         assert model.score(X, y) > 0.95
         model.save(tmp_path / "model.h5")
@@ -310,13 +309,11 @@ def test_a_gradient_that_is_no_number_is_a_failed_evaluation(
 
 
 NAMES = {
-    "nothing": "is 'nothing': choose among rbf, matern52, or name one as package.module:Name",
     "no_such_module:Name": "No module named 'no_such_module': install the module, or put its folder on PYTHONPATH",
     "gaussian:Other": "has no attribute 'Other'",
     "gaussian:np": "that is no mpigp.kernels.Kernel",
     "mpigp.kernels:Kernel": "abstract",
     "broken:Name": "ZeroDivisionError: division by zero",
-    "gaussian:": "choose among rbf",
 }
 
 
@@ -375,9 +372,11 @@ def test_what_a_kernel_cannot_do_is_refused_in_one_line(tmp_path: Path, refused)
     output = tmp_path / "model.h5"
     learn = ["fit", data, "-o", output, "--inducing", 3, "--max-iter", 2]
     line = refused(*learn, "--model", "gplvm", "--latent", 2, "--kernel", "matern52")
-    assert "--kernel: is 'matern52', which has no psi statistics: it serves regression alone" in line
-    line = refused(*learn, "--model", "regression", "--kernel", NAME, "--placement", "greedy")
-    assert "--placement: greedy is by the kernel rbf" in line
+    assert "--kernel: matern52 has no psi statistics, it serves regression alone" in line
+    line = refused(*learn, "--model", "gplvm", "--latent", 2, "--kernel", matern.NAME)
+    assert f"--kernel: is {matern.NAME!r}, which has no psi statistics: it serves regression alone" in line
+    for unknown in ("nothing", "gaussian:"):
+        assert "package.module:Name" in refused(*learn, "--model", "regression", "--kernel", unknown)
     command(*learn, "--model", "regression", "--kernel", "matern52")
     new = write(tmp_path / "new.h5", X=np.zeros((2, 2)), X_variance=np.ones((2, 2)))
     line = refused("predict", output, new, "-o", tmp_path / "out.h5")

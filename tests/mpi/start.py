@@ -11,6 +11,7 @@ from mpigp.chunks import Share, share
 from mpigp.fit.start.inducing import greedy, kmeans, random_rows
 from mpigp.fit.start.pca import pca, random_latent
 from mpigp.fit.start.standardize import standardization
+from mpigp.kernels.rbf import RBF
 from mpigp.mpi.distributed_rows import DistributedRows
 
 SIZES = {  # n: (d, q, m)
@@ -40,7 +41,7 @@ def initialize(comm: MPI.Comm, n: int, d: int, q: int, m: int) -> dict[str, np.n
         "mean": found.mean,
         "scale": found.scale,
         "constant": np.array(constant, int),
-        "greedy": greedy(DistributedRows(comm, n, mu), m, np.linspace(0.2, 1.5, q)),
+        "greedy": greedy(DistributedRows(comm, n, mu), m, RBF(), np.linspace(0.2, 1.5, q)),
         "kmeans": kmeans(DistributedRows(comm, n, mu), m, 1),
         "random_rows": random_rows(DistributedRows(comm, n, mu), m, 1),
     }

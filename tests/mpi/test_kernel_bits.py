@@ -15,9 +15,9 @@ from mpigp.chunks import chunk_count
 from mpigp.gp.bound import BOUNDS
 from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import Regression, model_of
-from mpigp.kernels.matern import Matern52
 from mpigp.kernels.numpy_backend import NumpyBackend
 from mpigp.numerics.reproducible_sum import LEAST_EXPONENT, Windows
+from tests.support import matern
 from tests.support.calling import read, write
 from tests.support.fits import Case, Made, differences, fit, made
 from tests.support.inputs import Inputs, write_inputs
@@ -132,7 +132,7 @@ def test_evaluations_have_the_same_bits(
 @pytest.mark.parametrize("borders", [(0, 640), (0, 320, 640), (0, 64, 448, 640)], ids=len)
 def test_terms_of_ranks_cancel(borders: tuple[int, ...]) -> None:
     """Ranks agree on the places of the terms that they added, not of their sums, which are far below."""
-    model, problem = model_of("regression", "matern52"), cancelling()
+    model, problem = model_of("regression", matern.NAME), cancelling()
     one, (*_, tops, words) = evaluate_on_ranks(model, problem, 1e-8, (0, *borders))  # the first rank has no rows
     other, (*_, other_tops, other_words) = evaluate_on_ranks(model, problem, 1e-8, (0, 320, 320, 640), threads=2)
     assert tops.tobytes() == other_tops.tobytes() and words.tobytes() == other_words.tobytes()
@@ -146,7 +146,7 @@ def test_terms_of_ranks_cancel(borders: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_statistics_may_be_summed_in_windows_too(bound: str) -> None:
     """As those of a kernel would be that no number bounds."""
-    backend, problem = NumpyBackend(Matern52(), "matern52"), make(N, M, Q, D)
+    backend, problem = NumpyBackend(matern.Matern52(), matern.NAME), make(N, M, Q, D)
     in_fixed_point = evaluate(Regression(backend, bound), *problem, 1e-8)
     backend.statistics_summation = Windows()
     one, reduced = evaluate_on_ranks(Regression(backend, bound), problem, 1e-8, (0, N, N))

@@ -15,6 +15,7 @@ from mpigp.gp.statistics import model_of
 from mpigp.mpi.evaluator import Evaluator
 from mpigp.mpi.rows import Rows
 from mpigp.numerics.reproducible_sum import DIGITS
+from tests.support import matern
 from tests.support.inputs import MODELS, write_inputs
 from tests.support.launching import run, several
 
@@ -76,7 +77,7 @@ def test_a_kernel_in_numpy_sends_three_words_and_a_byte_for_each_sum_of_the_seco
     rng = np.random.default_rng(0)
     mu, Y = rng.normal(size=(n, q)), rng.normal(size=(n, d))
     comm = Counting()
-    evaluator = Evaluator(comm, model_of("regression", "matern52"), Rows(comm, n, mu, None, Y), m, q)
+    evaluator = Evaluator(comm, model_of("regression", matern.NAME), Rows(comm, n, mu, None, Y), m, q)
     comm.calls.clear()
     comm.size = 2
     evaluator(Globals(rng.normal(size=(m, q)), 1.0, np.ones(q), 1e12), 1e-8)

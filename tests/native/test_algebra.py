@@ -106,7 +106,7 @@ FITTING = {  # arguments of each function
     "pivoted_cholesky": ((M, M), 1e-3),
     "triangle_inverse": ((M, M),),
     "solve": ((M, M), (M, D)),
-    "group_bound": ((M, M), (M, D), 3.0, 1.0, 1.0, 1.0),
+    "group_bound": ((M, M), (M, D), 3.0, 1.0, 1.0, 1.0, True, 3.0),
     "symmetric": ((PAIRS,), M),
     "whitened": ((PAIRS, GROUPS), (M, M), (M, M)),
     "sandwiched": ((M, M), (M, M), 1.0),

@@ -120,7 +120,7 @@ def part(sums: int, per_sum: int, groups: int = 1, matrices: int = 1) -> Shapes:
 
 OF_PSI = {"weight_psi2": (PAIRS, GROUPS), "weight_psi1Y": (M, D)}
 BY_ROWS = {"grad_mu": (N, Q), "grad_S": (N, Q)}
-OF_K = {"inverse": (M, M), "weight": (M, M), "weight_psi1Y": (M, D), "fit": (M, D)}
+OF_K = {"inverse": (M, M), "weight": (M, M), "weight_psi1Y": (M, D), "fit": (M, D), "by_diagonal": 1}
 ARGUMENTS: dict[str, Shapes] = {
     "Kernel": {"Z": (M, Q), "center": (Q,), "alpha": (Q,)},
     "Rows": {"mu": (N, Q), "S": (N, Q), "Y": (N, D), "chunk": CHUNK, "all_chunks": CHUNKS, "observed": (N, GROUPS)}
@@ -202,7 +202,7 @@ def wrong() -> Iterator[tuple[str, str, tuple[int, ...] | int]]:
                 for axis, change in [(axis, change) for axis in range(len(shape)) for change in (-1, 1)]:
                     if (name, argument, axis) not in ANY_LENGTH and not (argument == "space" and change > 0):
                         yield name, argument, (*shape[:axis], shape[axis] + change, *shape[axis + 1 :])
-            elif argument not in ("weight", "s"):
+            elif argument not in ("weight", "s", "by_diagonal"):
                 yield name, argument, {"first": -1, "last": CHUNKS + 1, "count": M + 1}.get(argument, 0)
 
 

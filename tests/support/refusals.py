@@ -80,9 +80,18 @@ def assert_refused(outcome: Outcome, *said: str) -> None:
     """Assert that a run ended as bad input must: with code 2, and one line that says all this."""
     assert outcome.code == 2, (outcome.code, outcome.stdout, outcome.stderr)
     assert outcome.stdout == ""
-    (line,) = outcome.stderr.splitlines()
+    line = only_line(outcome.stderr)
     assert line.startswith("mpigp: ")
     assert [word for word in said if word not in line] == [], line
+
+
+def only_line(text: str) -> str:
+    """Return the one line of a refusal, which may be followed by what it points to, with carets below the place."""
+    line, *pointed = text.splitlines()
+    if pointed:
+        shown, carets = pointed
+        assert shown.startswith("    ") and set(carets.strip()) == {"^"}
+    return line
 
 
 def state(folder: Path) -> dict[str, tuple]:

@@ -15,7 +15,9 @@ from mpigp.fit.start.inducing import draw, greedy
 from mpigp.fit.start.initialize import first_globals
 from mpigp.fit.start.trials import FIRST, GROWTH, ITERATIONS, ROWS_STREAM, Start, began, problem, reached, subset
 from mpigp.gp.parameters import Globals
+from mpigp.kernels.registry import backend_of
 from mpigp.mpi.distributed_rows import DistributedRows
+from mpigp.types import Floats
 
 FEWEST = 32  # inducing points to begin with
 NATS = 0.01  # per row and output, that more inducing points may gain at most
@@ -31,7 +33,7 @@ class Grown(NamedTuple):
     gaps: dict[int, float]
 
 
-def grow(X: DistributedRows, Y: DistributedRows, options: Options) -> Grown:
+def grow(X: DistributedRows, Y: DistributedRows, options: Options, x_scale: Floats | None = None) -> Grown:
     """Return the start of a regression with at most `options.inducing` points, of which no more can gain `options.grow`
     nats per row and output, or as many as there may be. Collective."""
     assert options.grow is not None
@@ -40,7 +42,7 @@ def grow(X: DistributedRows, Y: DistributedRows, options: Options) -> Grown:
     size = max(FIRST, GROWTH * most)
     numbers = draw(X.n, size, options.seed, ROWS_STREAM) if size < X.n else None
     some_X, some_Y = (each if numbers is None else subset(each, numbers) for each in (X, Y))
-    start = Start(first_globals(X, Y, replace(options, inducing=m, placement="random"), options.seed))
+    start = Start(first_globals(X, Y, replace(options, inducing=m, placement="random"), options.seed, x_scale))
     while True:
         now = replace(options, inducing=m, hold=0)
         start = reached(began(problem(some_X, some_Y, now), now, start, ITERATIONS), X.n)
@@ -49,7 +51,7 @@ def grow(X: DistributedRows, Y: DistributedRows, options: Options) -> Grown:
             return Grown(start, gaps)
         m = min(2 * m, most)
         learned = start.parameters
-        Z = greedy(some_X, m, learned.alpha, options.seed, learned.Z)
+        Z = greedy(some_X, m, backend_of(options.kernel), learned.alpha, options.seed, learned.Z)
         start = Start(learned._replace(Z=np.ascontiguousarray(Z)))
 
 

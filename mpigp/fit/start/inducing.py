@@ -11,13 +11,14 @@ from threadpoolctl import threadpool_limits
 
 from mpigp.chunks import chunk_rows, share
 from mpigp.errors import InputError
+from mpigp.kernels.backend import KernelBackend
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.types import Comm, Floats, Integers
 
 ROWS_STREAM = 2  # keeps these random numbers apart from others of the same seed
 GREEDY_ROWS = 20_000
 EXPLAINED = 1e-10
-"""Conditional variance, of a prior variance of one, below which a row adds nothing but rounding."""
+"""Conditional variance, of the largest prior variance, below which a row adds nothing but rounding."""
 
 
 def random_rows(X: DistributedRows, m: int, seed: int) -> Floats:
@@ -25,12 +26,13 @@ def random_rows(X: DistributedRows, m: int, seed: int) -> Floats:
     return X.take(draw(X.n, m, seed))
 
 
-def greedy(X: DistributedRows, m: int, alpha: Floats, seed: int = 0, kept: Floats | None = None) -> Floats:
+def greedy(X: DistributedRows, m: int, backend: KernelBackend, alpha: Floats, seed: int = 0,
+           kept: Floats | None = None) -> Floats:  # fmt: skip
     """Return rows chosen one after the other, each that whose function value the ones before explain least; first of
     all come the points `kept` (k, q), if there are any.
 
-    This is the pivoted Cholesky factorization of k(x, x') = exp(−½ Σ α_q (x_q − x'_q)²). With the conditional variances
-    v, initially 1, step j takes the pivot p = argmax v (of equals, the first row) and
+    This is the pivoted Cholesky factorization of the kernel k with parameters alpha. With the conditional variances v,
+    initially k(x, x), step j takes the pivot p = argmax v (of equals, the first row) and
 
         L_j = (k(·, x_p) − Σ_{i<j} L_i L_ip) / √v_p      v ← v − L_j²
 
@@ -45,13 +47,13 @@ def greedy(X: DistributedRows, m: int, alpha: Floats, seed: int = 0, kept: Float
     candidates = np.concatenate([first, X.take(draw(X.n, looked_at, seed))])
     chosen: list[int] = []
     with threadpool_limits(limits=1, user_api="blas"):
-        factor = _Factor(comm, candidates * np.sqrt(alpha), m)
+        factor = _Factor(comm, backend, alpha, candidates, m)
         largest = np.zeros(1, np.dtype([("variance", "f8"), ("index", "i4")], align=True))
         while len(chosen) < m:
             largest[0] = factor.variance_of(len(chosen)) if len(chosen) < len(first) else factor.least_explained()
             comm.Allreduce(MPI.IN_PLACE, [largest, MPI.DOUBLE_INT], op=MPI.MAXLOC)
             variance, pivot = largest[0].item()
-            if variance >= EXPLAINED:
+            if variance >= EXPLAINED * factor.prior:
                 factor.add(pivot, variance)
             elif len(chosen) >= len(first):
                 break
@@ -96,19 +98,20 @@ def _sums_and_counts(rows: Floats, Z: Floats, origin: Floats) -> Floats:
 class _Factor:
     """A rank's columns of the pivoted Cholesky factor L (m, candidates), chunk by chunk, and conditional variances.
 
-    points : (candidates, q), √α x of all ranks' candidates
+    points : (candidates, q), of all ranks.   prior : the largest variance before any is chosen
     """
 
-    def __init__(self, comm: Comm, points: Floats, m: int) -> None:
-        self.comm, self.points, self.steps = comm, points, 0
+    def __init__(self, comm: Comm, backend: KernelBackend, alpha: Floats, points: Floats, m: int) -> None:
+        self.comm, self.backend, self.alpha, self.points, self.steps = comm, backend, alpha, points, 0
         count = len(points)
         self.stops = [share(count, rank, comm.size).stop for rank in range(comm.size)]
         self.start, stop = share(count, comm.rank, comm.size)
         self.chunk = chunk_rows(count)
         firsts = range(self.start, stop, self.chunk)
-        self.transposed = [points[first : min(stop, first + self.chunk)].T.copy() for first in firsts]
-        self.L = [np.empty((m, chunk.shape[1])) for chunk in self.transposed]
-        self.variances = np.ones(stop - self.start)
+        self.chunks = [points[first : min(stop, first + self.chunk)] for first in firsts]
+        self.L = [np.empty((m, len(chunk))) for chunk in self.chunks]
+        variances = backend.diagonal(points, None, alpha)
+        self.variances, self.prior = variances[self.start : stop].copy(), float(variances.max(initial=0.0))
 
     def least_explained(self) -> tuple[float, int]:
         """Return the largest conditional variance of this rank, and the first candidate that has it."""
@@ -130,10 +133,9 @@ class _Factor:
         if ours:
             before[:] = self.L[local // self.chunk][:j, local % self.chunk]
         self.comm.Bcast(before, root=owner)
-        x = self.points[pivot][:, None]
-        for number, (chunk, L) in enumerate(zip(self.transposed, self.L, strict=True)):
-            difference = chunk - x
-            L[j] = np.exp(-0.5 * (difference * difference).sum(axis=0))
+        x = self.points[pivot : pivot + 1]
+        for number, (chunk, L) in enumerate(zip(self.chunks, self.L, strict=True)):
+            L[j] = self.backend.covariance(x, chunk, self.alpha)[0]
             L[j] -= before @ L[:j]
             L[j] /= np.sqrt(variance)
             self.variances[number * self.chunk : (number + 1) * self.chunk] -= L[j] * L[j]

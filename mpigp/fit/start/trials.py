@@ -17,7 +17,7 @@ from mpigp.fit.options import Options
 from mpigp.fit.start.inducing import draw, greedy, kmeans
 from mpigp.gp.parameters import Globals
 from mpigp.gp.statistics import model_of
-from mpigp.kernels.registry import DEFAULT
+from mpigp.kernels.registry import backend_of
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.evaluator import Evaluator
 from mpigp.mpi.rows import Rows
@@ -137,7 +137,7 @@ def regression_start(X: DistributedRows, Y: DistributedRows, options: Options, f
         if name == "kmeans":
             start = first._replace(Z=kmeans(arena.X, m, options.seed))
         else:
-            start = learned._replace(Z=greedy(arena.X, m, learned.alpha, options.seed))
+            start = learned._replace(Z=greedy(arena.X, m, backend_of(options.kernel), learned.alpha, options.seed))
         fits[name] = began(arena, options, Start(start), ITERATIONS)
         if fits[name].bound > fits[best].bound + MARGIN * arena.X.n:
             best = name
@@ -152,4 +152,4 @@ def others(options: Options) -> list[str]:
     """Return the names of the starts that are compared with the plain one."""
     if options.placement != "auto" or options.inducing > MOST_COMPARED:
         return []
-    return ["kmeans", "greedy"] if options.kernel == DEFAULT else ["kmeans"]
+    return ["kmeans", "greedy"]

@@ -9,6 +9,7 @@ from mpi4py import MPI
 from mpigp.fit.options import Options
 from mpigp.fit.start.growing import FEWEST, grow
 from mpigp.fit.start.inducing import greedy
+from mpigp.kernels.rbf import RBF
 from mpigp.mpi.distributed_rows import DistributedRows
 
 
@@ -54,7 +55,7 @@ def test_a_fit_that_explains_nothing_proves_nothing() -> None:
 def test_points_that_are_kept_come_first_and_others_where_they_explain_least(m: int) -> None:
     X, _ = rows(300, 1.0)
     kept = np.linspace(-1.5, 0.0, 5)[:, None]
-    Z = greedy(X, m, np.array([4.0]), seed=0, kept=kept)
+    Z = greedy(X, m, RBF(), np.array([4.0]), seed=0, kept=kept)
     np.testing.assert_array_equal(Z[:5], kept)
     assert Z[5, 0] > 1.2  # the far end, where no point was kept
     assert len(np.unique(Z)) == m

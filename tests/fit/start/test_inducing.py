@@ -9,6 +9,7 @@ from mpi4py import MPI
 from mpigp.errors import InputError
 from mpigp.fit.start import inducing
 from mpigp.fit.start.inducing import greedy, kmeans, random_rows
+from mpigp.kernels.rbf import RBF
 from mpigp.mpi.distributed_rows import DistributedRows
 
 SELF = MPI.COMM_SELF
@@ -46,7 +47,7 @@ def kernel(X: np.ndarray, alpha: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (10, 10), (65, 20), (700, 40)])
 def test_greedy_takes_the_pivots_of_the_cholesky_factorisation(n: int, m: int) -> None:
     X, alpha = inputs(n), np.array([1.0, 3.0])
-    assert places(greedy(whole(X), m, alpha), X) == pivots(kernel(X, alpha), m)
+    assert places(greedy(whole(X), m, RBF(), alpha), X) == pivots(kernel(X, alpha), m)
 
 
 def test_greedy_explains_more_than_random_rows_where_the_points_can_cover_the_inputs() -> None:
@@ -58,32 +59,32 @@ def test_greedy_explains_more_than_random_rows_where_the_points_can_cover_the_in
         return 1000 - np.trace(both[m:, :m] @ np.linalg.solve(both[:m, :m] + 1e-10 * np.eye(m), both[:m, m:]))
 
     best_of_random = min(unexplained(random_rows(whole(X), 30, seed)) for seed in range(5))
-    assert unexplained(greedy(whole(X), 30, alpha)) < best_of_random
+    assert unexplained(greedy(whole(X), 30, RBF(), alpha)) < best_of_random
 
 
 def test_greedy_fills_up_with_other_rows_when_all_are_explained() -> None:
     X = np.repeat(inputs(3), 100, axis=0)
     X[:, 1] += 1e-9 * np.arange(300)  # to tell them apart
-    chosen = places(greedy(whole(X), 10, np.ones(2)), X)
+    chosen = places(greedy(whole(X), 10, RBF(), np.ones(2)), X)
     assert sorted(index // 100 for index in chosen[:3]) == [0, 1, 2]
     assert len(set(chosen)) == 10
 
 
 def test_greedy_survives_rows_that_are_all_equal() -> None:
-    assert (greedy(whole(np.ones((200, 2))), 5, np.ones(2)) == 1).all()
+    assert (greedy(whole(np.ones((200, 2))), 5, RBF(), np.ones(2)) == 1).all()
 
 
 def test_a_weight_of_zero_takes_a_dimension_away() -> None:
     X = np.column_stack([np.ones(100), np.arange(100.0)])
-    assert sorted(places(greedy(whole(X), 2, np.array([1.0, 1e-4])), X)) == [0, 99]
+    assert sorted(places(greedy(whole(X), 2, RBF(), np.array([1.0, 1e-4])), X)) == [0, 99]
 
 
 def test_greedy_looks_at_no_more_rows_than_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inducing, "GREEDY_ROWS", 500)
     X, alpha = inputs(3000), np.ones(2)
     subset = random_rows(whole(X), 500, seed=4)
-    assert (greedy(whole(X), 20, alpha, seed=4) == greedy(whole(subset), 20, alpha)).all()
-    assert len(np.unique(greedy(whole(X), 501, alpha), axis=0)) == 501
+    assert (greedy(whole(X), 20, RBF(), alpha, seed=4) == greedy(whole(subset), 20, RBF(), alpha)).all()
+    assert len(np.unique(greedy(whole(X), 501, RBF(), alpha), axis=0)) == 501
 
 
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (100, 7), (100, 100), (20000, 50)])
@@ -128,7 +129,7 @@ def test_an_empty_cluster_keeps_its_centre() -> None:
 @pytest.mark.parametrize(
     "choose",
     [
-        lambda X, m: greedy(whole(X), m, np.ones(2)),
+        lambda X, m: greedy(whole(X), m, RBF(), np.ones(2)),
         lambda X, m: random_rows(whole(X), m, 0),
         lambda X, m: kmeans(whole(X), m, 0),
     ],

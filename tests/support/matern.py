@@ -1,9 +1,11 @@
-"""The Matérn 5/2 kernel with ARD weights: functions that are twice differentiable, where the RBF's are smooth."""
+"""The Matérn 5/2 kernel in NumPy: a kernel as users write them, and what the compiled one is compared with."""
 
 import numpy as np
 
 from mpigp.kernels.base import Kernel
 from mpigp.types import Floats
+
+NAME = "tests.support.matern:Matern52"
 
 
 class Matern52(Kernel):
