@@ -1,8 +1,9 @@
 """Regression on any data file against the clock of the CPU: mpigp beside GPflow, GPyTorch and two common methods.
 
 Some rows are left to be predicted: those of a split of /test_mask (n, splits), where the file has it, else a share of
-them drawn by the seed. All columns are standardized by the others, which every program learns from, starting from the
-same inducing points and hyperparameters. Each model is scored at some CPU seconds of its training, the scoring not
+them drawn by the seed. All columns are standardized by the others, which every program learns from. The peers start
+from the plain start of mpigp: the same inducing points and hyperparameters; mpigp itself may try others (`--start`
+of `fit`), in CPU seconds that count. Each model is scored at some CPU seconds of its training, the scoring not
 counted, until the time is used up, or it has converged. RMSE and NLPD are in the data's units, bounds in nats of the
 standardized outputs. What is reached in a time depends on the machine, as no other number of the results does.
 
@@ -185,7 +186,8 @@ def ours(comm: Comm, problem: Problem, task: Task, bound: str, jitter: float, th
 
     def scores(posterior: Posterior, bound: float) -> dict[str, float]:
         found = posterior.predict(problem.X_new, threads)
-        return {"bound": bound, **scored(problem.Y_new[:, 0], found.mean[:, 0], found.y_variance)}
+        noise = posterior.beta**-0.5  # of the standardized outputs, the others' being in the data's units
+        return {"bound": bound, "noise": noise, **scored(problem.Y_new[:, 0], found.mean[:, 0], found.y_variance)}
 
     def after(fit: Fit) -> bool:
         return recorder(fit.iteration, lambda: scores(posterior_of(comm, fit, task), fit.bound))
@@ -222,14 +224,15 @@ def theirs(program: str, command: list[str], problem: Problem, task: Task) -> Fo
 def table(runs: list[Found]) -> list[Found]:
     """Return a line for each method: its last records' means over the seeds, standard deviations, and endings.
 
-    The bound, iterations and deviations are None where there are none, and all numbers where no seed has a record.
+    The bound, the noise, iterations and deviations are None where there are none, and all numbers where no seed has
+    a record.
     """
     lines = []
     for method in dict.fromkeys(run["method"] for run in runs):
         chosen = [run for run in runs if run["method"] == method]
         last = [run["records"][-1] for run in chosen if run["records"]]
         line: Found = {"method": method, "seeds": len(last)}
-        for name in ("rmse", "nlpd", "bound", "seconds", "iterations"):
+        for name in ("rmse", "nlpd", "bound", "noise", "seconds", "iterations"):
             values = [record[name] for record in last if name in record]
             line[name] = float(np.mean(values)) if values else None
             if name in ("rmse", "nlpd"):
@@ -245,17 +248,19 @@ def shown(found: Found) -> list[str]:
     (n, q), study = found["shape"], found["study"]
     seeds = ", ".join(map(str, study["seeds"]))
     lines = [f"{n} rows of {q} inputs; splits {found['splits']}: {seeds}; RMSE and NLPD in the data's units, "
-             "mean ± standard deviation over splits",
-             f"{'':36}{'RMSE':>20}{'NLPD':>20}{'bound':>12}{'CPU s':>8}{'iterations':>12}"]  # fmt: skip
+             "noise of mpigp in standard deviations of the outputs, mean ± standard deviation over splits",
+             f"{'':36}{'RMSE':>20}{'NLPD':>20}{'bound':>12}{'noise':>9}{'CPU s':>8}{'iterations':>12}"]  # fmt: skip
     for line in found["table"]:
         scores = "".join(f"{spread(line[name], line[f'{name}_sd']):>20}" for name in ("rmse", "nlpd"))
-        bound, seconds, iterations = (
+        bound, noise, seconds, iterations = (
             "" if line[name] is None else format(line[name], form)
-            for name, form in (("bound", ".1f"), ("seconds", ".1f"), ("iterations", ".0f"))
+            for name, form in (("bound", ".1f"), ("noise", ".4f"), ("seconds", ".1f"), ("iterations", ".0f"))
         )
         endings = "; ".join(f"{ending} ({count})" if len(line["endings"]) > 1 else ending
                             for ending, count in line["endings"].items())  # fmt: skip
-        lines.append(f"{line['method']:36}{scores}{bound:>12}{seconds:>8}{iterations:>12}   {endings}".rstrip())
+        lines.append(
+            f"{line['method']:36}{scores}{bound:>12}{noise:>9}{seconds:>8}{iterations:>12}   {endings}".rstrip()
+        )
     return lines + [f"{program}: version {version}" for program, version in found["peers"].items()]
 
 

@@ -11,6 +11,7 @@ GPyTorch's own 0.69, which suits it better than the start of the others.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -37,7 +38,7 @@ class SVGP(gpytorch.models.ApproximateGP):
 def kernel(problem: Problem, task: Task) -> Any:
     """Return the kernel at the start."""
     q = len(problem.alpha)
-    makers = {
+    makers: dict[str, Callable[[], Any]] = {
         "rbf": lambda: gpytorch.kernels.RBFKernel(ard_num_dims=q),
         **{f"matern{k}2": partial(gpytorch.kernels.MaternKernel, nu=k / 2, ard_num_dims=q) for k in (1, 3, 5)},
     }

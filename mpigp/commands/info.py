@@ -52,6 +52,8 @@ def text(value: Any) -> str:
     """A value in a line: few digits, commas, and an end where it gets long."""
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, dict):
+        value = [f"{name} {text(each)}" for name, each in value.items()]
     if isinstance(value, list):
         value = ", ".join(map(text, value))
     line = "none" if value is None else " ".join(str(value).split())

@@ -78,12 +78,22 @@ class ModelFile:
     def kernel(self, named: str | None = None) -> str:
         """Return the name of the kernel. A file is data: one that is not built in is imported only if the user has
         `named` it himself."""
-        name = str(self.attribute("kernel", DEFAULT))
+        name = self._kernel_attribute()
         if named is not None and self._in_numbers(named) != self._in_numbers(name):
             raise InputError(f"`kernel`: is {named!r}, and that of {self.name} is {name!r}: give this, or leave it out")
         if named is None and is_external(name):
             remedy = "if you trust that module, name it by `kernel`"
             raise InputError(f"{self.name}: attribute kernel: is {name!r}, which is not built in: {remedy}")
+        return name
+
+    def _kernel_attribute(self) -> str:
+        """Return the name of the kernel that the file holds, checked as far as that imports nothing."""
+        name, q = str(self.attribute("kernel", DEFAULT)), self._dataset("Z", PARAMETERS["Z"]).shape[1]
+        try:
+            name = canonical(name, q, self.columns().get("x") if self.has(COLUMNS["x"][0]) else None)
+            self.sizes.setdefault("a", parameter_count(name, q))
+        except InputError as error:
+            raise InputError(f"{self.name}: attribute kernel: {str(error).splitlines()[0]}") from error
         return name
 
     def _in_numbers(self, kernel: str) -> str:
@@ -142,8 +152,7 @@ class ModelFile:
 
     def parameters(self) -> Globals:
         """Return the global parameters."""
-        q = self._dataset("Z", PARAMETERS["Z"]).shape[1]
-        self.sizes.setdefault("a", parameter_count(str(self.attribute("kernel", DEFAULT)), q))
+        self._kernel_attribute()
         Z, variance, alpha, beta = self._section(PARAMETERS)
         if not Z.size:
             least = "there must be at least one inducing point and one dimension"
@@ -328,7 +337,13 @@ def summary(file: h5py.File) -> dict[str, Any]:
         result["m"], result["q"] = Z.shape
     titles = {path: f"{column}_columns" for column, (path, _) in COLUMNS.items()}
     for name, item in items.items():
-        result[titles.get(name, name.removeprefix("kernel/"))] = plain(item[()])
+        value = plain(item[()])
+        if name == "kernel/alpha" and "names" in item.attrs:  # of a composed kernel
+            names = plain(item.attrs["names"])
+            value = (
+                dict(zip(names, value, strict=True)) if isinstance(value, list) and len(names) == len(value) else value
+            )
+        result[titles.get(name, name.removeprefix("kernel/"))] = value
     if bound is not None and bound.ndim == 1 and len(bound):
         result["bound"], result["iterations"] = plain(bound[-1]), len(bound)
     return result

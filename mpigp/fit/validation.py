@@ -125,7 +125,7 @@ def broadcast_posterior(prepared: PreparedFit) -> Posterior:
     """Return, on every rank, the posterior of a regression's last evaluation, which rank 0 has. Collective."""
     objective, evaluator = prepared.fit.objective, prepared.fit.objective.evaluator
     m, q, d = evaluator.m, evaluator.q, evaluator.d
-    sizes = m * q + q + 2, m, m * m, m * m, m * d
+    sizes = m * q + evaluator.p + 2, m, m * m, m * m, m * d
     message: Floats = np.empty(sum(sizes))
     if evaluator.last is not None:
         inducing, master = evaluator.last

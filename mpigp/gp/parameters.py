@@ -17,7 +17,8 @@ def effective_dimensions(alpha: Floats) -> float:
 
 
 class Globals(NamedTuple):
-    """Z (m, q), the inducing inputs; variance, σ_f²; alpha (q,), the ARD weights; beta, the noise precision.
+    """Z (m, q), the inducing inputs; variance, σ_f²; alpha (p,), the ARD weights, or all parameters of a composed
+    kernel, whose variance is 1; beta, the noise precision.
 
     Also the shape of the bound's gradient with respect to them.
     """

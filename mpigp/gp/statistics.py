@@ -8,6 +8,7 @@ In the bound `rows` each row has a trace term, of c_i = ‖A_i‖² or tr(L⁻¹
 with the rows their weights w_i = s d_i (1 − v_i); in the second, ∂F/∂c_i is by w_i/2 less than in Titsias' bound.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
@@ -67,11 +68,13 @@ class Inducing:
 
     signal_to_noise : β σ_f², which decides how much care the gradients need
     whitened : regression's statistics and gradients are whitened, however well K_mm is conditioned
+    totals : of the rows; needed by kernels that are not of unit variance
+    largest : what no entry of K, nor k(x, x), exceeds
     factor : (m, m), multiplies ∂F/∂K_mm, entry by entry: K_mm itself, or one (`KernelBackend.factored`)
     """
 
     def __init__(self, backend: KernelBackend, Z: Floats, alpha: Floats, jitter: float, signal_to_noise: float,
-                 whitened: bool = False) -> None:  # fmt: skip
+                 whitened: bool = False, totals: Totals | None = None) -> None:  # fmt: skip
         center = backend.center(Z)
         Z = Z - center
         K = backend.gram(Z, center, alpha)
@@ -81,10 +84,13 @@ class Inducing:
         self.factor = K.take(order, 0).take(order, 1) if backend.factored else np.ones_like(K)
         self.alpha, self.signal_to_noise = alpha, signal_to_noise
         smallest = self.whitening.L.item(-1)  # of the diagonal: the last, by the pivoting
-        kept, care = smallest**2, max(signal_to_noise, 1.0)  # digits, and how many are needed
+        self.points = backend.points(self.Z, center, alpha)
+        self.largest = 1.0
+        if not backend.unit:
+            self.largest = math.inf if totals is None else backend.largest(self.points, totals.lowest, totals.highest)
+        kept, care = (smallest / self.largest) ** 2, max(signal_to_noise, 1.0)  # digits, and how many are needed
         self.unwhitened_gradient = not whitened and signal_to_noise <= MAX_COND_UNWHITENED_GRADIENT * kept
         self.unwhitened_statistics = not whitened and care <= MAX_COND_UNWHITENED_STATISTICS * kept
-        self.points = backend.points(self.Z, center, alpha)
 
     @cached_property
     def inverse(self) -> Floats:
@@ -134,13 +140,15 @@ class Model(ABC):
         self.backend = backend_of(DEFAULT) if backend is None else backend
         self.bound, self.by_rows = bound, bound == "rows"
 
-    def inducing(self, parameters: Globals, jitter: float) -> Inducing:
-        """Return the inducing points at these parameters."""
+    def inducing(self, parameters: Globals, jitter: float, totals: Totals | None = None) -> Inducing:
+        """Return the inducing points at these parameters, for rows of these totals."""
         snr = parameters.beta * self.prior_variance(parameters)
-        return Inducing(self.backend, parameters.Z, parameters.alpha, jitter, snr, whitened=self.by_rows)
+        return Inducing(self.backend, parameters.Z, parameters.alpha, jitter, snr, self.by_rows, totals)
 
     def prior_variance(self, parameters: Globals) -> float:
         """Return σ_f², by which the kernel of scale one is multiplied."""
+        if not self.backend.composed:
+            return parameters.variance
         return parameters.variance * self.backend.scale(parameters.alpha, parameters.Z.shape[1])
 
     def evaluate_bound(self, summary: Statistics, groups: Sequence[Group], parameters: Globals) -> Bound:
@@ -149,23 +157,25 @@ class Model(ABC):
         F = bound(C, b, summary.groups(groups), KL, variance, parameters.beta, self.bound)
         return with_trace_sums(F, summary.trace_sums, variance, parameters.beta) if self.by_rows else F
 
-    def largest(self, inducing: Inducing, totals: Totals) -> float:
-        """Return what no covariance of the kernel of scale one exceeds."""
-        return 1.0 if self.backend.unit else self.backend.largest(inducing.points, totals.lowest, totals.highest)
-
     def prior_weights(self, summary: Statistics, bound: Bound, totals: Totals) -> Floats:
-        """Return ∂F/∂ψ0 (groups,); in the bound `rows` not what differs from row to row."""
+        """Return ∂F/∂ψ0 (groups,), nothing where no parameter moves ψ0; in the bound `rows` not what differs from row
+        to row."""
+        if not self.backend.composed:
+            return np.empty(0)
         weights = np.array([-0.5 * bound.s * len(group.outputs) for group in totals.groups])
         if self.bound == "sphere":
             groups = summary.groups(totals.groups)
             weights *= [1 - shrinkage(C, group, bound.s) for C, group in zip(summary.C, groups, strict=True)]
         return weights
 
-    def statistics_scale(self, totals: Totals, m: int, largest: float = 1.0) -> Floats:
+    def statistics_scale(self, totals: Totals, m: int, inducing: Inducing | None = None) -> Floats:
         """Return the scales of the statistics' integers: Ψ2 (packed), Σψ1Y, KL, the trace sums of the bound `rows`, and
-        ψ0. No ψ1 exceeds the largest covariance, nor does a row's part of the trace sums for each of its outputs."""
-        psi2 = np.broadcast_to(scale_for(totals.n * largest**2), m * (m + 1) // 2 * len(totals.groups))
-        psi1Y = np.tile(scale_for(totals.absolute_Y * largest), m)
+        ψ0. No ψ1 exceeds the largest covariance, nor does a row's part of the trace sums for each of its outputs; and
+        whitened no ‖A_i‖² does. At unit variance that is 1, and the inducing points do not matter."""
+        largest = 1.0 if inducing is None else inducing.largest
+        of_row = math.sqrt(largest) if inducing is not None and self.whitens(inducing) else largest
+        psi2 = np.broadcast_to(scale_for(totals.n * of_row**2), m * (m + 1) // 2 * len(totals.groups))
+        psi1Y = np.tile(scale_for(totals.absolute_Y * of_row), m)
         scale = np.concatenate([psi2, psi1Y, [1.0, FINE][: self.divergence_sums]])
         trace_sums = len(TraceSums._fields) if self.by_rows else 0
         others = [scale_for(totals.n * len(totals.absolute_Y) * largest)] * trace_sums
@@ -185,8 +195,7 @@ class Model(ABC):
         scale[: m * q].reshape(m, q)[:], scale[m * q :] = of_one[:q], of_one[q:]
         others = self.residual_scales(inducing, weights, totals)
         if self.by_rows:
-            largest = self.largest(inducing, totals)
-            tilted = scale_for(inducing.signal_to_noise * totals.n * len(totals.absolute_Y) * largest)
+            tilted = scale_for(inducing.signal_to_noise * totals.n * len(totals.absolute_Y) * inducing.largest)
             others.append(np.tile(tilted, m * (m + 1) // 2))
         return np.concatenate([scale, *others]) if others else scale
 
@@ -278,7 +287,7 @@ class Regression(Model):
         ∂F/∂K_mn = L⁻ᵀ (2 ∂F/∂C A + ∂F/∂b Yᵀ), in which I − P⁻¹ = s C P⁻¹, and −βs² g gᵀ A joins Y. From K itself it
         takes a triangular product less, but L⁻¹ twice over.
         """
-        L, d, largest = inducing.whitening.L, summary.b.shape[1], self.largest(inducing, totals)
+        L, d, largest = inducing.whitening.L, summary.b.shape[1], inducing.largest
         psi1Y = native.solve(L, bound.by_b, transposed=True)
         psi0 = self.prior_weights(summary, bound, totals)
         if inducing.unwhitened_gradient:
@@ -303,7 +312,7 @@ class Regression(Model):
     def residual_scales(self, inducing: Inducing, weights: Adjoints, totals: Totals) -> list[Floats]:
         if inducing.unwhitened_gradient:
             return []
-        largest = self.largest(inducing, totals)
+        largest = inducing.largest
         residuals = scale_for(_absolute_residuals(weights.fit, totals, largest) * largest * totals.all_chunks)
         return [np.tile(residuals, len(inducing.Z))]
 

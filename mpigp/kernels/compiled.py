@@ -8,8 +8,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from mpigp import native
-from mpigp.errors import InputError
-from mpigp.kernels.composition import Parameter, compose, is_single
+from mpigp.kernels.composition import Parameter, check_size, compose, is_single
 from mpigp.kernels.expression import Expression, ExpressionError
 from mpigp.kernels.loops import RegressionLoops
 from mpigp.native import Kernel as Points
@@ -22,9 +21,7 @@ class Compiled(RegressionLoops):
     factored = False
 
     def __init__(self, expression: Expression) -> None:
-        count = sum(map(len, expression.terms))
-        if count > native.MAX_FACTORS:
-            raise InputError(f"has {count} parts: give at most {native.MAX_FACTORS}")
+        check_size(expression)
         self.expression, self.name = expression, str(expression)
         self.composition = lru_cache(maxsize=None)(lambda q: compose(expression, q))
         self.composed = not is_single(expression)

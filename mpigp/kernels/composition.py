@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpigp import native
+from mpigp.errors import InputError
 from mpigp.kernels.expression import Expression, Part
 from mpigp.types import Floats
 
@@ -247,6 +248,13 @@ class Composition:
 def named_values(parameters: list[Parameter], alpha: Floats, columns: list[str] | None) -> dict[str, float]:
     """Return the values of a composed kernel's parameters by name; none of other kernels, which have no such names."""
     return {each.text(columns): float(value) for each, value in zip(parameters, alpha, strict=bool(parameters))}
+
+
+def check_size(expression: Expression) -> None:
+    """Refuse an expression of more parts than the loops take."""
+    count = sum(map(len, expression.terms))
+    if count > native.MAX_FACTORS:
+        raise InputError(f"has {count} parts: give at most {native.MAX_FACTORS}")
 
 
 def is_single(expression: Expression) -> bool:

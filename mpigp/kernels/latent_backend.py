@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from mpigp.kernels.base import Gradients, LatentKernel
-from mpigp.kernels.composition import Composition, Parameter, columns_of, compose
+from mpigp.kernels.composition import Composition, Parameter, check_size, columns_of, compose
 from mpigp.kernels.expression import Expression
 from mpigp.kernels.latent_sum import LatentSum
 from mpigp.kernels.numpy_backend import NumpyBackend
@@ -59,6 +59,7 @@ class LatentBackend(NumpyBackend):
     statistics_summation: Summation = Windows()
 
     def __init__(self, expression: Expression) -> None:
+        check_size(expression)
         super().__init__(LatentExpression(expression), str(expression))
         self.composition = lru_cache(maxsize=None)(lambda q: compose(expression, q))
 

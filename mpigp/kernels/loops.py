@@ -21,4 +21,5 @@ class RegressionLoops:
     def regression_gradient(self, points: Points, rows: Rows, inverse: Floats | None, weights: Adjoints,
                             part: Part) -> int:  # fmt: skip
         matrix, psi1Y, fit, psi0, _ = weights
-        return int(native.regression_gradient(points, rows, inverse, matrix, psi1Y, fit, psi0[0], part))
+        by_diagonal = psi0[0] if len(psi0) else 0.0
+        return int(native.regression_gradient(points, rows, inverse, matrix, psi1Y, fit, by_diagonal, part))

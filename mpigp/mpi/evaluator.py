@@ -31,6 +31,7 @@ from mpigp.numerics.threads import Part, Workers
 from mpigp.types import Comm, Floats, Integers
 
 SMALLEST_JITTER, LARGEST_JITTER = 1e-12, 1e-2
+NOT_FINITE = "the bound has no value here: a parameter is not finite"
 
 
 class EvaluationFailed(Exception):
@@ -93,11 +94,9 @@ class Evaluator:
     def _evaluate(self, parameters: Globals | None, jitter: float) -> Evaluation:
         parameters, jitter = self._broadcast_parameters(parameters, jitter)
         with self.phases("statistics"):
-            inducing = self.model.inducing(parameters, jitter)  # it fails on all ranks, or on none
+            inducing = self.model.inducing(parameters, jitter, self.rows)  # it fails on all ranks, or on none
             if not self.model.backend.unit:
-                self.statistics_scale = self.model.statistics_scale(
-                    self.rows, self.m, self.model.largest(inducing, self.rows)
-                )
+                self.statistics_scale = self.model.statistics_scale(self.rows, self.m, inducing)
             sums = self._sum_statistics(inducing)
         self._reduce(self.statistics_summation, sums)
         self.rows.check_unchanged(self.comm)
@@ -139,11 +138,21 @@ class Evaluator:
     def _broadcast_parameters(self, parameters: Globals | None, jitter: float) -> tuple[Globals, float]:
         """Return rank 0's parameters and jitter, on every rank."""
         message = np.empty(self.m * self.q + self.p + 3)
+        if self.comm.size == 1 and parameters is not None:
+            self.phases.sent(message.nbytes)
+            numbers = parameters.variance, parameters.beta, jitter
+            if not (
+                np.isfinite(parameters.Z).all()
+                and np.isfinite(parameters.alpha).all()
+                and all(map(math.isfinite, numbers))
+            ):
+                raise EvaluationFailed(NOT_FINITE)
+            return parameters, jitter
         if self.comm.rank == 0 and parameters is not None:
             message[:-1], message[-1] = parameters.pack(), jitter
         self._broadcast(message)
         if not np.isfinite(message).all():
-            raise EvaluationFailed("the bound has no value here: a parameter is not finite")
+            raise EvaluationFailed(NOT_FINITE)
         return Globals.unpack(message[:-1], self.m, self.q), float(message[-1])
 
     def _sum_statistics(self, inducing: Inducing) -> Integers:
@@ -198,9 +207,12 @@ class Evaluator:
     def _broadcast_weights(self, master: Master | None) -> tuple[float, Adjoints]:
         """Return F and the weights, on every rank; all ranks fail where rank 0 has no bound."""
         shape = self.model.weight_shape(self.m, len(self.rows.groups))
-        first, groups = math.prod(shape), len(self.rows.groups)
+        first, groups = math.prod(shape), len(self.rows.groups) if self.model.backend.composed else 0
         message = np.empty(first + 2 * self.m * self.d + groups + 2)
-        matrix, psi0 = message[:first].reshape(shape), message[-groups - 2 : -2]
+        if self.comm.size == 1 and master is not None:
+            self.phases.sent(message.nbytes)
+            return master.bound.value, master.weights
+        matrix, psi0 = message[:first].reshape(shape), message[len(message) - groups - 2 : -2]
         psi1Y, fit = message[first : first + 2 * self.m * self.d].reshape(2, self.m, self.d)
         if master is not None:
             matrix[...], psi1Y[...], fit[...], psi0[...], message[-2] = master.weights

@@ -26,7 +26,7 @@ cdef extern from "loops.h":  # C checks the parameters of the loops
         const double *Z, *center, *alpha, *shifts, *frequencies, *weights, *term_weights
         const int64_t *columns
         const factor_t *factor
-        bint composite, unit
+        bint composite, unit, plain
     int MOST_FACTORS "MAX_FACTORS"
     int RBF_PROFILE "RBF", BIAS_PROFILE "BIAS"
     ctypedef struct part_t:
@@ -81,7 +81,22 @@ class Terms(NamedTuple):
     unit: bool
 
 
-cdef dict plain = {}  # of the RBF kernel of all inputs, by their number
+cdef class Plain:
+    """What the RBF kernel of all inputs has besides its weights, for a number of inputs."""
+
+    cdef object arrays
+    cdef const int64_t *columns
+    cdef const double *zeros
+    cdef const double *one
+
+    def __init__(self, int64_t q):
+        cdef const int64_t[::1] columns = np.arange(q)
+        cdef const double[::1] zeros = np.zeros(q), one = np.ones(1)
+        self.arrays = columns, zeros, one
+        self.columns, self.zeros, self.one = &columns[0], &zeros[0], &one[0]
+
+
+cdef dict plains = {}  # by the number of inputs
 
 
 cdef class Kernel:
@@ -97,13 +112,24 @@ cdef class Kernel:
         check_vector("center", center, q)
         if terms is None:
             check_vector("alpha", alpha, q)
-            if q not in plain:
-                plain[q] = Terms(np.arange(q), None, np.zeros(q), None, np.array([[RBF_PROFILE, 0, 0, q]]), np.ones(1),
-                                 np.ones(1), False, True)
-            terms = plain[q]._replace(shifts=np.asarray(center), weights=np.asarray(alpha))
         self.Z, self.center, self.alpha, self.terms = np.asarray(Z), np.asarray(center), np.asarray(alpha), terms
         self.k.m, self.k.q, self.k.Z, self.k.center, self.k.alpha = m, q, &Z[0, 0], &center[0], &alpha[0]
-        self.set_terms(terms)
+        if terms is None:
+            self.set_plain()
+        else:
+            self.set_terms(terms)
+
+    cdef set_plain(self):
+        """Make the kernel RBF of all inputs, with weights alpha."""
+        cdef Plain plain = plains.get(self.k.q)
+        if plain is None:
+            plain = plains[self.k.q] = Plain(self.k.q)
+        self.k.features, self.k.factors, self.k.terms = self.k.q, 1, 1
+        self.k.columns, self.k.frequencies, self.k.term_weights = plain.columns, plain.zeros, plain.one
+        self.k.shifts, self.k.weights, self.k.factor = self.k.center, self.k.alpha, self.factor
+        self.k.composite, self.k.unit, self.k.plain = False, True, True
+        self.factor[0].profile, self.factor[0].term, self.factor[0].shape = RBF_PROFILE, 0, 1.0
+        self.factor[0].first, self.factor[0].last = 0, self.k.q
 
     cdef set_terms(self, terms):
         cdef const int64_t[::1] columns = terms.columns
@@ -134,6 +160,9 @@ cdef class Kernel:
         self.k.weights = &weights[0] if features else NULL
         self.k.term_weights, self.k.factor = &term_weights[0], self.factor
         self.k.composite, self.k.unit = terms.composite, terms.unit
+        self.k.plain = features == self.k.q and not terms.frequencies.any()
+        for j in range(features):
+            self.k.plain = self.k.plain and columns[j] == j
 
 
 cdef int64_t widest(Kernel kernel) noexcept:

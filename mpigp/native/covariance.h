@@ -116,16 +116,16 @@ INLINE void factor_tile(const int PROFILE, const int SLOPES, const int NR, const
                 }
             }
         }
-    for (int v = 0; v < NV; v++) {
-        vec slope[TALL], by_shape[TALL];
-        profile_values(PROFILE, SLOPES, factor->shape, t[v], slope, by_shape);
+    vec slope[2][TALL], by_shape[2][TALL];
+    profile_values(PROFILE, SLOPES, factor->shape, t[0], slope[0], by_shape[0]);
+    if (NV > 1) profile_values(PROFILE, SLOPES, factor->shape, t[1], slope[1], by_shape[1]);
+    for (int v = 0; v < NV; v++)
         for (int r = 0; r < NR; r++) {
             int64_t at = r * places + j + v * LANES;
             store(out.value + at, t[v][r]);
-            if (SLOPES && PROFILE != RBF && PROFILE != LINEAR) store(out.slope + at, slope[r]);
-            if (SLOPES && PROFILE == RATIONAL) store(out.by_shape + at, by_shape[r]);
+            if (SLOPES && PROFILE != RBF && PROFILE != LINEAR) store(out.slope + at, slope[v][r]);
+            if (SLOPES && PROFILE == RATIONAL) store(out.by_shape + at, by_shape[v][r]);
         }
-    }
 }
 
 INLINE void factor_rows(const int PROFILE, const int SLOPES, const int NR, const factor_t *factor, int64_t features,
@@ -242,7 +242,15 @@ static void rows_of_inducing(const kernel_t *k, points_t *p, int64_t start, int6
 /* Rows of inputs X (count, q). */
 static void rows_of_inputs(const kernel_t *k, points_t *p, const double *X, int64_t count)
 {
-    for (int64_t i = 0; i < count; i++)
+    const int64_t q = k->q;
+    const double *restrict shift = k->shifts, *restrict unit = p->unit, *restrict from = X;
+    double *restrict x = p->x, *restrict scaled = p->scaled_x;
+    for (int64_t i = 0; k->plain && i < count; i++, from += q, x += q, scaled += q)
+        for (int64_t f = 0; f < q; f++) {
+            x[f] = from[f] - shift[f];
+            scaled[f] = unit[f] * (from[f] - shift[f]);
+        }
+    for (int64_t i = 0; !k->plain && i < count; i++)
         for (int64_t f = 0; f < k->features; f++)
             set_row(k, p, i, f, feature(k, f, X[i * k->q + k->columns[f]] - k->shifts[f]));
 }
@@ -468,14 +476,16 @@ INLINE int64_t gradient_count(const kernel_t *k)
  * cosine and sine. */
 static void finish_gradient(const kernel_t *k, const points_t *p, sums_t s, double *grad)
 {
-    int64_t nZ = k->m * k->q, F = k->features;
+    int64_t m = k->m, q = k->q, nZ = m * q, F = k->features;
     zero(grad, gradient_count(k));
-    for (int64_t f = 0; f < F; f++) {
-        double frequency = k->frequencies[f], *by = s.features + f * p->places;
-        const double *other = p->ZT + (frequency == 0 ? f : frequency > 0 ? f + 1 : f - 1) * p->places;
-        for (int64_t j = 0; j < k->m; j++) {
-            double moved = k->weights[f] * by[j];
-            grad[j * k->q + k->columns[f]] += frequency == 0 ? moved : -frequency * other[j] * moved;
+    for (int64_t f = 0; f < F; f++) { /* several features may be of one input */
+        double frequency = k->frequencies[f], weight = k->weights[f], *by = s.features + f * p->places;
+        double *to = grad + k->columns[f];
+        if (frequency == 0)
+            for (int64_t j = 0; j < m; j++) to[j * q] += weight * by[j];
+        else {
+            const double *other = p->ZT + (frequency > 0 ? f + 1 : f - 1) * p->places;
+            for (int64_t j = 0; j < m; j++) to[j * q] -= weight * frequency * other[j] * by[j];
         }
         double total = lane_sum(load(s.weights + f * LANES));
         grad[nZ + f] = factor_of(k, f)->profile == LINEAR ? total : -0.5 * total;

@@ -44,6 +44,7 @@ typedef struct {
     const factor_t *factor;     /* (factors) */
     int composite;              /* 0: one factor of weight 1, which has no more parameters than its weights */
     int unit;                   /* whether k(x, x) = 1 */
+    int plain;                  /* whether the features are all inputs, in their order */
 } kernel_t;
 
 /* The work of one thread: the chunks [first, last), and fixed-point accumulators to which their sums are added.

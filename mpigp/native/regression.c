@@ -131,7 +131,7 @@ int64_t ISA(regression_gradient)(const kernel_t *k, const rows_t *rows, const pa
     for (int64_t c = part->first; c < part->last; c++) {
         int64_t end = smaller((c + 1) * rows->chunk, rows->n);
         clear_sums(k, sums, places);
-        zero(of_diagonal, parameters);
+        if (k->composite) zero(of_diagonal, parameters);
         zero(AE, d * places);
         for (int64_t start = c * rows->chunk; start < end; start += BLOCK) {
             int64_t count = smaller(BLOCK, end - start);

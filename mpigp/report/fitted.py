@@ -70,7 +70,8 @@ class Fitted(NamedTuple):
     last : `iterations`, and `bound`, `gradient_norm`, `seconds`, `evaluations` at the last; empty where there was none
     columns : by "x" and "y", the names of the columns, where they have some
     kernel, kernel_parameters : its name, and where it is composed its parameters by name
-    weights : (q,), the ARD weight of each input: of a composed kernel, the sum of those of its parts
+    weights : (q,), the ARD weight of each input: of a composed kernel, the sum of those of its parts that depend on
+        distances, or of all where there are none
     made : `command`, and `versions` and `machine` by name, as far as the file has them
     """
 
@@ -142,9 +143,10 @@ def read_kernel(model: ModelFile, parameters: Globals) -> dict[str, Any]:
     name, q = str(model.attribute("kernel", DEFAULT)), parameters.Z.shape[1]
     named = [] if is_external(name) else backend_of(name).named_parameters(q)
     weights = parameters.alpha if not named else np.zeros(q)
-    for each, value in zip(named, parameters.alpha, strict=False):
-        if each.name == "alpha":
-            weights[each.column] += value
+    relevant = [(each, value) for each, value in zip(named, parameters.alpha, strict=False) if each.name == "alpha"]
+    distances = [pair for pair in relevant if pair[0].kind not in ("linear", "periodic")]
+    for each, value in distances or relevant:
+        weights[each.column] += value
     values = named_values(named, parameters.alpha, model.columns().get("x"))
     return {"kernel": name, "kernel_parameters": values, "weights": weights}
 

@@ -152,7 +152,9 @@ def components(predictions: Predictions) -> Iterator[Panel]:
         hover = ["{predictions.x_names.0}: {predictions.curve.x:5}", f"{{{mean}:5}}, σ {{{sd}:3}}"]
         line = Series(mean, "predictions.curve.x", color=color, bands=[sd])
         y = Axis("{predictions.y_names.@output}")
-        yield Panel(f"component-{number}", f"What {name} contributes", x, y, hover, [line], picture="components")
+        yield Panel(
+            f"component-{number}", f"What {name} contributes", x, y, hover, [line], picture="components", title=name
+        )
 
 
 def calibration() -> Panel:

@@ -91,7 +91,7 @@ def test_examples_run(module: ModuleType) -> None:
 
 
 def test_the_example_of_the_documentation_is_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (code,) = re.findall("```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.DOTALL)
+    code, _ = re.findall("```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
     found: dict[str, Any] = {}
     exec(code, found)

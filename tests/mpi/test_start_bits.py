@@ -100,7 +100,7 @@ def tried(cases: list[Case], tmp_path_factory: pytest.TempPathFactory) -> Tried:
 
 def test_starts_were_compared(tried: Tried) -> None:
     assert {name: (start["rows"], len(start["bounds"])) for name, start in tried.starts.items()} == {
-        "all": (1009, 3), "subsets": (8192, 3), "bound": (8192, 2)
+        "all": (1009, 3), "subsets": (8192, 3), "bound": (8192, 3)
     }  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def first_globals(X: DistributedRows, Y: DistributedRows, options: Options, seed
             low, high = X.extremes()
             alpha = np.minimum(alpha, (REACH / np.maximum(units.mean - low, high - units.mean)) ** 2)
         variance = float(np.mean(standardization(Y, "scale")[0].scale ** 2))
-        beta = SIGNAL_TO_NOISE / variance
+        beta = np.divide(SIGNAL_TO_NOISE, variance)
     if not np.isfinite([*alpha, variance, beta]).all():
         raise InputError("standardize: the columns are too large or too small to be squared: choose scale")
     backend = model_of(options.model, options.kernel).backend
@@ -85,8 +85,11 @@ def first_parameters(parameters: list[Parameter], alpha: Floats, variance: float
     alpha : (q,), weights of distances.   units, extent : of the inputs.   x_scale : (q,), of their standardization
 
     All terms have the same variance at the start; in a linear one it is divided among its columns. A period that is not
-    given is a quarter of the extent of its column.
+    given is a quarter of the extent of its column. Each further part of the same kind starts with lengthscales that are
+    a third of those before, since parts that start alike stay alike.
     """
+    parts = list(dict.fromkeys((each.kind, each.part) for each in parameters))
+    before = {part: [kind for kind, _ in parts[:place]].count(kind) for place, (kind, part) in enumerate(parts)}
     linear = Counter(each.part for each in parameters if each.kind == "linear")
     share = variance / (sum(each.name == "variance" for each in parameters) + len(linear))
     values = []
@@ -101,6 +104,6 @@ def first_parameters(parameters: list[Parameter], alpha: Floats, variance: float
         elif kind == "linear":
             value = share / linear[part] / units.scale[column] ** 2
         elif name == "alpha" and kind != "periodic":
-            value = alpha[column]
+            value = alpha[column] * 9.0 ** before[part]
         values.append(float(value))
     return np.array(values)
