@@ -13,7 +13,7 @@ from mpigp import native
 from mpigp.chunks import SMALLEST
 from mpigp.kernels.backend import Adjoints, RowBounds
 from mpigp.kernels.base import Kernel, LatentKernel
-from mpigp.kernels.composition import Parameter
+from mpigp.kernels.single import SingleKernel
 from mpigp.native import Kernel as Points
 from mpigp.native import Rows
 from mpigp.numerics.reproducible_sum import MOST, FixedPoint, Summation, Windows
@@ -97,45 +97,22 @@ def _row_weights(weights: Floats, block: _Block) -> Floats:
     return np.tensordot(_counts(block), weights, 1)
 
 
-class NumpyBackend:
+class NumpyBackend(SingleKernel):
     """The backend that calls a kernel's formulas."""
 
-    unit = True
-    composed = False
     rows_apart = False  # whether the bits of a row do not depend on the rows beside it
     factored = False
     statistics_summation: Summation = FixedPoint(1)
     gradient_summation: Summation = Windows()
 
-    points = staticmethod(Points)
-    workspace = staticmethod(native.workspace)
-
     def __init__(self, kernel: Kernel, name: str) -> None:
         self.kernel, self.name, self.latent = kernel, name, isinstance(kernel, LatentKernel)
-
-    def parameters(self, q: int) -> int:
-        return q
-
-    def named_parameters(self, q: int) -> list[Parameter]:
-        return []
-
-    def loop_parameters(self, q: int) -> int:
-        return q
-
-    def scale(self, alpha: Floats, q: int) -> float:
-        return 1.0
 
     def center(self, Z: Floats) -> Floats:
         return np.zeros(Z.shape[1])  # a kernel need not be stationary
 
     def gram(self, Z: Floats, center: Floats, alpha: Floats) -> Floats:
         return self.covariance(Z, Z, alpha)
-
-    def diagonal(self, mu: Floats, S: Floats | None, alpha: Floats) -> Floats:
-        return np.ones(len(mu))
-
-    def largest(self, points: Points, lowest: Floats, highest: Floats) -> float:
-        return 1.0
 
     def covariance(self, Z: Floats, X: Floats, alpha: Floats) -> Floats:
         with np.errstate(all="ignore"):
@@ -145,9 +122,6 @@ class NumpyBackend:
         # K_mm is symmetric: column m gives Z_m the same gradient as row m.
         by_Z, by_alpha = self.kernel.covariance_gradient(points.Z, points.Z, points.alpha, weights)
         return 2 * by_Z, by_alpha
-
-    def parameter_gradient(self, alpha: Floats, raw: Floats, q: int, by_scale: float) -> Floats:
-        return raw
 
     def gradient_limits(self, points: Points, lowest: Floats, highest: Floats, weight: float) -> Floats:
         return np.ones(2 * len(points.alpha))  # windows need none

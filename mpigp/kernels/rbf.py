@@ -9,43 +9,25 @@ Its sums over rows and their gradients are the loops of mpigp.native:
 The first exponent of ψ2 is of Z alone: its factor, k(Z_m, Z_m')^½, is put in after the sum over rows.
 """
 
-import numpy as np
-
 from mpigp import native
 from mpigp.kernels.backend import Adjoints
-from mpigp.kernels.composition import Parameter
 from mpigp.kernels.loops import RegressionLoops
+from mpigp.kernels.single import SingleKernel
 from mpigp.numerics.threads import Part
 from mpigp.types import Floats
 
 
-class RBF(RegressionLoops):
+class RBF(SingleKernel, RegressionLoops):
     """The backend of the compiled loops, which have the parameters of its methods."""
 
     name = "rbf"
-    unit = True
-    composed = False
     latent = True
     factored = True
 
     covariance = staticmethod(native.covariance)
-    points = staticmethod(native.Kernel)
-    workspace = staticmethod(native.workspace)
     gplvm_statistics = staticmethod(native.gplvm_statistics)
     gplvm_bounds = staticmethod(native.gplvm_bounds)
     gplvm_moments = staticmethod(native.gplvm_moments)
-
-    def parameters(self, q: int) -> int:
-        return q
-
-    def named_parameters(self, q: int) -> list[Parameter]:
-        return []
-
-    def loop_parameters(self, q: int) -> int:
-        return q
-
-    def scale(self, alpha: Floats, q: int) -> float:
-        return 1.0
 
     def center(self, Z: Floats) -> Floats:
         return Z.sum(axis=0) / len(Z)
@@ -53,17 +35,8 @@ class RBF(RegressionLoops):
     def gram(self, Z: Floats, center: Floats, alpha: Floats) -> Floats:
         return native.covariance(Z, Z, alpha)
 
-    def diagonal(self, mu: Floats, S: Floats | None, alpha: Floats) -> Floats:
-        return np.ones(len(mu))
-
-    def largest(self, points: native.Kernel, lowest: Floats, highest: Floats) -> float:
-        return 1.0
-
     def gram_gradient(self, weights: Floats, points: native.Kernel) -> tuple[Floats, Floats]:
         return native.gram_gradient(weights, points.Z, points.alpha)
-
-    def parameter_gradient(self, alpha: Floats, raw: Floats, q: int, by_scale: float) -> Floats:
-        return raw
 
     def gplvm_gradient(self, points: native.Kernel, rows: native.Rows, weights: Adjoints, by_mu: Floats, by_S: Floats,
                        part: Part) -> int:  # fmt: skip

@@ -36,6 +36,7 @@ from tests.support.compositions import (
     gram,
     log_density,
     make,
+    pivots,
     regression_bounds,
 )
 from tests.support.problems import GLOBALS, Result
@@ -285,17 +286,6 @@ def quadratic(X: np.ndarray) -> np.ndarray:
 
 def quadratic_variances(theta: np.ndarray) -> np.ndarray:
     return np.concatenate([np.outer(theta[:2], theta[2:4]).ravel(), theta[4:]])
-
-
-def pivots(K: np.ndarray, m: int) -> list[int]:
-    """Return the pivots of a Cholesky factorization, from the Schur complement itself."""
-    K, chosen = K.copy(), []
-    for _ in range(m):
-        p = int(np.argmax(np.diag(K)))
-        chosen.append(p)
-        K -= np.outer(K[:, p], K[p]) / K[p, p]
-        K[p], K[:, p] = 0, 0
-    return chosen
 
 
 LINEAR = {

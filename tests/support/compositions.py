@@ -308,3 +308,14 @@ def assert_gradients(result: Result, expected: dict[str, np.ndarray], tolerance:
     """Compare the gradients of the globals, each in its largest norm."""
     for name in GLOBALS:
         assert_close(getattr(result.gradient, name), expected[name], tolerance, name)
+
+
+def pivots(K: np.ndarray, m: int) -> list[int]:
+    """Return the pivots of a Cholesky factorization, from the Schur complement itself."""
+    K, chosen = K.copy(), []
+    for _ in range(m):
+        p = int(np.argmax(np.diag(K)))
+        chosen.append(p)
+        K -= np.outer(K[:, p], K[p]) / K[p, p]
+        K[p], K[:, p] = 0, 0
+    return chosen

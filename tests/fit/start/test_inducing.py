@@ -11,6 +11,7 @@ from mpigp.fit.start import inducing
 from mpigp.fit.start.inducing import greedy, kmeans, random_rows
 from mpigp.kernels.rbf import RBF
 from mpigp.mpi.distributed_rows import DistributedRows
+from tests.support.compositions import pivots
 
 SELF = MPI.COMM_SELF
 
@@ -27,17 +28,6 @@ def inputs(n: int, q: int = 2) -> np.ndarray:
 def places(Z: np.ndarray, X: np.ndarray) -> list[int]:
     """Return which row of X each row of Z is."""
     return [int(np.flatnonzero((z == X).all(axis=1))[0]) for z in Z]
-
-
-def pivots(K: np.ndarray, m: int) -> list[int]:
-    """Return the pivots of a Cholesky factorisation, from the Schur complement itself."""
-    K, chosen = K.copy(), []
-    for _ in range(m):
-        p = int(np.argmax(np.diag(K)))
-        chosen.append(p)
-        K -= np.outer(K[:, p], K[p]) / K[p, p]
-        K[p], K[:, p] = 0, 0
-    return chosen
 
 
 def kernel(X: np.ndarray, alpha: np.ndarray) -> np.ndarray:
