@@ -222,7 +222,7 @@ def summary(arguments: argparse.Namespace, driver: Driver, prepared: PreparedFit
         if validation is not None:
             rmse, nlpd = validation.last
             print(f"{validation.rows.Y.n} validation rows: RMSE {rmse:.6g}, NLPD {nlpd:.6g} nats per row")
-        for line in kernel_lines(evaluator.model.backend, parameters, prepared.columns.get("x"), unmoved):
+        for line in kernel_lines(evaluator.model.backend, parameters, prepared, unmoved):
             print(line)
         if fit.objective.largest_jitter > fit.objective.jitter:
             print(f"jitter: grew from {fit.objective.jitter:g} to {fit.objective.largest_jitter:g} at some points")
@@ -257,18 +257,22 @@ def grown_line(gaps: Mapping[int, float], options: Options) -> str:
     return f"inducing points, and nats per row that more can gain at most: {tried}, {why}"
 
 
-def kernel_lines(backend: KernelBackend, parameters: Globals, names: list[str] | None,
+def kernel_lines(backend: KernelBackend, parameters: Globals, prepared: PreparedFit,
                  unmoved: list[int]) -> Iterator[str]:  # fmt: skip
     """Yield lines for a kernel's parameters: its ARD weights, or where it is composed each one's name and value."""
+    names, x = prepared.columns.get("x"), prepared.standardized.get("x")
     if not backend.composed:
         yield from weight_lines(parameters.alpha, names, unmoved)
         yield f"effective dimensions: {effective_dimensions(parameters.alpha):.2f}"
         return
     yield f"kernel: {backend.name}"
-    words = [each.text(names) for each in backend.named_parameters(parameters.Z.shape[1])]
-    width = max(map(len, words))
-    for word, value in zip(words, parameters.alpha, strict=True):
-        yield f"{word.ljust(width)}  {value:10.4g}"
+    named = backend.named_parameters(parameters.Z.shape[1])
+    width = max(len(each.text(names)) for each in named)
+    for each, value in zip(named, parameters.alpha, strict=True):
+        line = f"{each.text(names).ljust(width)}  {value:10.4g}"
+        if each.name == "period" and x is not None:
+            line += f"  ({value * x.scale[each.column]:.4g} in the units of the data)"
+        yield line
 
 
 def weight_lines(alpha: Floats, names: list[str] | None, unmoved: list[int]) -> Iterator[str]:
