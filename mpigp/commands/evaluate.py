@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("data", metavar="DATA", help="HDF5 file with /Y (n, d), and /X (n, q) for regression")
     add("--params", required=True, metavar="MODEL", help="HDF5 file with the parameters; a fitted model is one")
-    add("--kernel", metavar="NAME", help="as in `fit` (default: the parameter file's built-in one, or rbf)")
+    add("--kernel", metavar="EXPRESSION", help="as in `fit` (default: the parameter file's built-in one, or rbf)")
     add("--bound", choices=BOUNDS, help="as in `fit` (default: the parameter file's, or titsias)")
     add("-o", "--output", metavar="GRAD", help="write /bound and /gradient/... to this HDF5 file")
     add("--repeat", type=int, default=0, metavar="K", help="report the median of K evaluations after a first one")

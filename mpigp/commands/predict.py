@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--components", action="store_true", help="also write the mean and variance of each term of a composed kernel")
     add("--x", default="X", metavar="NAME", help="dataset of the inputs (default X)")
     add("--y", metavar="NAME", help="dataset of the outputs to score against (default Y, if there)")
-    add("--kernel", metavar="NAME", help=KERNEL)
+    add("--kernel", metavar="EXPRESSION", help=KERNEL)
 
 
 @np.errstate(all="ignore")  # predictions that are not finite are refused

@@ -30,6 +30,7 @@ from mpigp.fit.loop import Fit, Trace
 from mpigp.fit.options import Options, RunOptions, interval
 from mpigp.kernels.composition import named_values
 from mpigp.kernels.expression import Expression
+from mpigp.kernels.registry import is_external
 from mpigp.mpi.communicator import raise_on_all_ranks, script_world
 from mpigp.mpi.processes import default_threads
 from mpigp.mpi.ulfm import finalize_in_time
@@ -219,6 +220,9 @@ class Estimator(BaseEstimator):
             known = estimator.get_params(deep=False).keys() - {*HERE, "kernel"}
             estimator.set_params(**{name: value for name, value in given.items() if name in known})
             estimator.set_params(fixed=tuple(map(str, given["fixed"])))
+            own = str(given.get("kernel", ""))  # which may name columns
+            if own and not is_external(own) and model.is_kernel(own):
+                estimator.set_params(kernel=own)
         estimator._take(FittedModel.read(model))
         return estimator
 

@@ -25,7 +25,7 @@ from mpigp.gp.embedding import Candidates, candidates
 from mpigp.gp.parameters import Globals, Standardization
 from mpigp.gp.posterior import Posterior
 from mpigp.gp.statistics import MODELS, Model, model_of
-from mpigp.kernels.registry import DEFAULT, canonical, is_external, parameter_count
+from mpigp.kernels.registry import DEFAULT, backend_of, canonical, is_external, parameter_count
 from mpigp.mpi.distributed_rows import DistributedRows
 from mpigp.mpi.timers import PHASES
 from mpigp.mpi.vectors import MultiVector
@@ -78,31 +78,42 @@ class ModelFile:
     def kernel(self, named: str | None = None) -> str:
         """Return the name of the kernel. A file is data: one that is not built in is imported only if the user has
         `named` it himself."""
-        name = self._kernel_attribute()
-        if named is not None and self._in_numbers(named) != self._in_numbers(name):
+        name = self.kernel_name()
+        if named is not None and self._given_kernel(named) != name:
             raise InputError(f"`kernel`: is {named!r}, and that of {self.name} is {name!r}: give this, or leave it out")
         if named is None and is_external(name):
             remedy = "if you trust that module, name it by `kernel`"
             raise InputError(f"{self.name}: attribute kernel: is {name!r}, which is not built in: {remedy}")
         return name
 
-    def _kernel_attribute(self) -> str:
-        """Return the name of the kernel that the file holds, checked as far as that imports nothing."""
-        name, q = str(self.attribute("kernel", DEFAULT)), self._dataset("Z", PARAMETERS["Z"]).shape[1]
+    def kernel_name(self) -> str:
+        """Return the name of the file's kernel, with its columns as numbers; nothing is imported."""
+        name, q, names = str(self.attribute("kernel", DEFAULT)), *self._inputs()
         try:
-            name = canonical(name, q, self.columns().get("x") if self.has(COLUMNS["x"][0]) else None)
+            name = canonical(name, q, names)
             self.sizes.setdefault("a", parameter_count(name, q))
         except InputError as error:
-            raise InputError(f"{self.name}: attribute kernel: {str(error).splitlines()[0]}") from error
+            raise InputError(f"{self.name}: attribute kernel: {first_line(error)}") from error
         return name
 
-    def _in_numbers(self, kernel: str) -> str:
-        """Return the name of a kernel with its columns as numbers."""
-        q = self._dataset("Z", PARAMETERS["Z"]).shape[1]
+    def is_kernel(self, kernel: str) -> bool:
+        """Return whether a name is that of the file's kernel."""
         try:
-            return canonical(kernel, q, self.columns().get("x") if self.has(COLUMNS["x"][0]) else None)
+            return self._given_kernel(kernel) == self.kernel_name()
+        except InputError:
+            return False
+
+    def _given_kernel(self, kernel: str) -> str:
+        """Return the name of a kernel that the user has given, with its columns as numbers."""
+        try:
+            return canonical(kernel, *self._inputs())
         except InputError as error:
             raise InputError(f"`kernel`: {error}") from error
+
+    def _inputs(self) -> tuple[int, list[str] | None]:
+        """Return the number of inputs, and their names if they have some."""
+        q = self._dataset("Z", PARAMETERS["Z"]).shape[1]
+        return q, self.columns().get("x") if self.has(COLUMNS["x"][0]) else None
 
     @property
     def bound(self) -> str:
@@ -114,12 +125,15 @@ class ModelFile:
 
     def model(self, kernel: str | None = None, bound: str | None = None) -> Model:
         """Return the model with its kernel, which must be built in, and its bound, or with others that are given."""
-        kind, name = self.kind, self.kernel() if kernel is None else kernel
+        kind, name = self.kind, self.kernel() if kernel is None else self._given_kernel(kernel)
         try:
-            return model_of(kind, name, self.bound if bound is None else bound)
+            model = model_of(kind, name, self.bound if bound is None else bound)
         except InputError as error:
-            where = f"{self.name}: attribute kernel" if kernel is None else "`kernel`"
-            raise InputError(f"{where}: {error}") from error
+            if kernel is not None:
+                raise InputError(f"`kernel`: {error}") from error
+            raise InputError(f"{self.name}: attribute kernel: {first_line(error)}") from error
+        self.sizes["a"] = model.backend.parameters(self._inputs()[0])
+        return model
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """Return an attribute of the file as a plain value, or the default."""
@@ -152,12 +166,21 @@ class ModelFile:
 
     def parameters(self) -> Globals:
         """Return the global parameters."""
-        self._kernel_attribute()
+        self.kernel_name()
         Z, variance, alpha, beta = self._section(PARAMETERS)
+        self._check_positive(alpha)
         if not Z.size:
             least = "there must be at least one inducing point and one dimension"
             raise InputError(f"{self.name}: /Z: has shape {Z.shape}: {least}")
         return Globals(Z, float(variance), alpha, float(beta))
+
+    def _check_positive(self, alpha: Floats) -> None:
+        """Refuse a period or a shape of zero; the weights of a kernel may be zero."""
+        name, q = self.kernel_name(), self._inputs()[0]
+        named = [] if is_external(name) else backend_of(name).named_parameters(q)
+        for each, value in zip(named, alpha, strict=False):
+            if each.name in ("period", "shape") and not value > 0:
+                raise InputError(f"{self.name}: /kernel/alpha: {each.text()} is {value:g}: make it > 0")
 
     def latent(self, start: int, stop: int) -> tuple[Floats, Floats]:
         """Return rows [start, stop) of mu and S."""
@@ -180,7 +203,8 @@ class ModelFile:
 
     def posterior(self, kernel: str | None = None) -> Posterior:
         """Return all that predictions need; a kernel that is not built in must be named by the user."""
-        model, parameters = self.model(self.kernel(kernel)), self.parameters()
+        name = self.kernel(kernel)
+        model, parameters = self.model(name if is_external(name) else None), self.parameters()
         grouped = self.has("posterior/group")
         shapes = POSTERIOR | (GROUPED if grouped else {})
         order, L, L_B, g, *group = self._section(shapes)
@@ -316,6 +340,11 @@ class ModelFile:
             least = "≥ 0" if name == "kernel/alpha" else "> 0"
             raise InputError(f"{self.name}: /{name}: {where}is {values[tuple(entry)]:g}: make it {least}")
         return values
+
+
+def first_line(error: InputError) -> str:
+    """Return the line of an error without the text that it points to: that of a file is not the user's."""
+    return str(error).splitlines()[0]
 
 
 @contextmanager

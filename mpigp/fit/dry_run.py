@@ -62,7 +62,7 @@ def sample(options: Options, q: int, d: int) -> tuple[float, float]:
     S = np.full((n, q), 0.1) if options.model == "gplvm" else None
     rows = Rows(MPI.COMM_SELF, n, mu, S, Y)
     evaluator = Evaluator(MPI.COMM_SELF, model_of(options.model, options.kernel, options.bound), rows, m, q)
-    parameters = Globals(rng.standard_normal((m, q)), 1.0, np.full(q, 1 / q), 100.0)
+    parameters = Globals(rng.standard_normal((m, q)), 1.0, np.full(evaluator.p, 1 / q), 100.0)
     evaluator(parameters, options.jitter)
     evaluator.phases.clear()
     start = time.perf_counter()

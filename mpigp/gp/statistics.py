@@ -69,7 +69,7 @@ class Inducing:
     signal_to_noise : β σ_f², which decides how much care the gradients need
     whitened : regression's statistics and gradients are whitened, however well K_mm is conditioned
     totals : of the rows; needed by kernels that are not of unit variance
-    largest : what no entry of K, nor k(x, x), exceeds
+    largest : what no entry of K, nor k(x, x), exceeds.   largest_gram : the largest k(z, z), at least 1
     factor : (m, m), multiplies ∂F/∂K_mm, entry by entry: K_mm itself, or one (`KernelBackend.factored`)
     """
 
@@ -85,8 +85,9 @@ class Inducing:
         self.alpha, self.signal_to_noise = alpha, signal_to_noise
         smallest = self.whitening.L.item(-1)  # of the diagonal: the last, by the pivoting
         self.points = backend.points(self.Z, center, alpha)
-        self.largest = 1.0
+        self.largest = self.largest_gram = 1.0
         if not backend.unit:
+            self.largest_gram = max(1.0, float(K.diagonal().max()))
             self.largest = math.inf if totals is None else backend.largest(self.points, totals.lowest, totals.highest)
         kept, care = (smallest / self.largest) ** 2, max(signal_to_noise, 1.0)  # digits, and how many are needed
         self.unwhitened_gradient = not whitened and signal_to_noise <= MAX_COND_UNWHITENED_GRADIENT * kept
@@ -343,7 +344,8 @@ class GPLVM(Model):
 
     def rounding(self, inducing: Inducing, numbers: int) -> float:
         # Ψ2, whose entries are at most n, is rounded before it is whitened, and C's error moves F by s d/2 of it.
-        return ROUNDING * inducing.signal_to_noise * numbers / inducing.whitening.L.item(-1) ** 2
+        size = inducing.largest_gram**2
+        return ROUNDING * inducing.signal_to_noise * numbers * size / inducing.whitening.L.item(-1) ** 2
 
     def add_statistics(self, inducing: Inducing, rows: Block, part: Part) -> int:
         explained, s = inducing.explained if self.by_rows else None, inducing.signal_to_noise

@@ -29,7 +29,7 @@ class Adjoints(NamedTuple):
         with a last column, which each row's w_i multiplies
     psi1Y : (m, d), ∂F/∂(Σψ1Y)
     fit : (m, d) with the residuals E = Y − Aᵀ fit of regression; used where its blocks are whitened
-    psi0 : (groups,), ∂F/∂ψ0; empty where no parameter moves ψ0
+    psi0 : (groups,), ∂F/∂ψ0; empty unless the kernel is composed
     limit : a bound of Σ |∂F/∂ψ| ψ over all rows
     """
 

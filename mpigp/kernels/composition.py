@@ -17,7 +17,7 @@ The loops take kernels of scale one, k / Σ v with v the variances and, in terms
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -35,9 +35,10 @@ NEAREST = 2.0**-20  # of the extent of the rows: a lengthscale is not taken to b
 
 
 class Parameter(NamedTuple):
-    """A parameter of a composed kernel: of which part, of which kind that is, which one, and of which column, if it is
-    one of several; and where a fit starts, in the data's units, if the user has said it."""
+    """A parameter of a composed kernel: of which term and part, of which kind that is, which one, and of which column,
+    if it is one of several; and where a fit starts, in the data's units, if the user has said it."""
 
+    term: int
     part: str
     kind: str
     name: str
@@ -45,9 +46,11 @@ class Parameter(NamedTuple):
     start: float | None = None
 
     def text(self, columns: list[str] | None = None) -> str:
-        """Return its name, as in `rbf.alpha[0]`, or with the name of the column."""
-        where = "" if self.column is None else f"[{self.column if columns is None else columns[self.column]}]"
-        return f"{self.part}.{self.name}{where}"
+        """Return its name, as in `rbf.alpha[0]`, or with the name of the column, where no other column has it too."""
+        if self.column is None:
+            return f"{self.part}.{self.name}"
+        named = columns is not None and columns.count(columns[self.column]) == 1
+        return f"{self.part}.{self.name}[{columns[self.column] if columns and named else self.column}]"
 
     def is_among(self, names: Collection[str]) -> bool:
         """Return whether one of the names is that of the parameter, of its part, or of its sort in all parts."""
@@ -118,7 +121,7 @@ class Composition:
 
     def scale(self, alpha: Floats) -> float:
         """Return the kernel's scale."""
-        return math.fsum(alpha[self.scales].tolist()) if self.scales else 1.0
+        return float(alpha[self.scales].sum()) if self.scales else 1.0
 
     def relative(self, alpha: Floats) -> Floats:
         """Return the parameters of the kernel of scale one."""
@@ -267,13 +270,12 @@ def parameter_names(expression: Expression) -> list[str]:
     """Return the names by which parameters of a composed kernel can be held: its parts, and the parameters of each."""
     if is_single(expression):
         return []
-    parameters = compose(expression, 1 + max(map(_last_column, (part for term in expression.terms for part in term))))
-    names = (name for each in parameters.parameters for name in (each.part, f"{each.part}.{each.name}"))
-    return list(dict.fromkeys(names))
-
-
-def _last_column(part: Part) -> int:
-    return max((column for column in part.columns or () if isinstance(column, int)), default=0)
+    numbered = [[part if part.columns is None else replace(part, columns=tuple(range(len(part.columns))))
+                 for part in term] for term in expression.terms]  # fmt: skip
+    most = max(len(part.columns or ()) for term in numbered for part in term)
+    parameters = compose(Expression(tuple(map(tuple, numbered))), max(most, 1)).parameters
+    names = [name for each in parameters for name in (each.part, f"{each.part}.{each.name}")]
+    return list(dict.fromkeys([*names, *(each.name for each in parameters if each.name in ("period", "shape"))]))
 
 
 def compose(expression: Expression, q: int) -> Composition:
@@ -286,7 +288,9 @@ def compose(expression: Expression, q: int) -> Composition:
     single = is_single(expression)
 
     def add(label: str, part: Part, name: str, column: int | None = None) -> int:
-        parameters.append(Parameter(label, part.kind, name, column, part.period if name == "period" else None))
+        parameters.append(
+            Parameter(len(terms) - 1, label, part.kind, name, column, part.period if name == "period" else None)
+        )
         return len(parameters) - 1
 
     for number, (term, labels) in enumerate(zip(expression.terms, expression.labels(), strict=True)):
@@ -318,4 +322,6 @@ def columns_of(part: Part, q: int) -> list[int]:
         return []
     if part.columns is None:
         return list(range(q))
-    return [column if isinstance(column, int) else 0 for column in part.columns]  # a name, before the data are known
+    if any(isinstance(column, str) for column in part.columns):
+        raise InputError(f"{part} names columns, and these have no names: use numbers from 0")
+    return [int(column) for column in part.columns]

@@ -36,7 +36,7 @@ def _built_in(name: str, latent: bool) -> KernelBackend:
         expression.check_latent()
     if str(expression) == DEFAULT:
         return RBF()
-    return LatentBackend(expression) if latent else cast(KernelBackend, Compiled(expression))  # asked for no ψ
+    return LatentBackend(expression) if latent else cast(KernelBackend, Compiled(expression))  # its ψ are never needed
 
 
 def is_external(name: str) -> bool:

@@ -93,6 +93,8 @@ class Evaluator:
 
     def _evaluate(self, parameters: Globals | None, jitter: float) -> Evaluation:
         parameters, jitter = self._broadcast_parameters(parameters, jitter)
+        if not math.isfinite(self.model.prior_variance(parameters)):
+            raise EvaluationFailed(NOT_FINITE)
         with self.phases("statistics"):
             inducing = self.model.inducing(parameters, jitter, self.rows)  # it fails on all ranks, or on none
             if not self.model.backend.unit:

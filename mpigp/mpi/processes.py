@@ -60,8 +60,9 @@ def abort(code: int) -> None:
 
 
 def printable(text: str) -> str:
-    """Return text in one line, with characters that a terminal would take for something else written as escapes."""
-    lines = text.split("\n    ")  # an indented line shows what a message points to
+    """Return text in one line, with characters that a terminal would take for something else written as escapes; lines
+    that are indented, as those that show what a message points to, stay apart."""
+    lines = text.split("\n    ")
     return "\n    ".join("".join(each if each.isprintable() else repr(each)[1:-1] for each in line) for line in lines)
 
 

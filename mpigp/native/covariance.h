@@ -276,7 +276,10 @@ static covariance_t take_covariance(const kernel_t *k, int64_t rows, int64_t pla
         if (k->composite) zero(value, rows * places);
         c.factor[j] = (factor_block_t){value, own ? take(space, rows * places) : value, value};
         if (own) zero(c.factor[j].slope, rows * places);
-        if (slopes && profile == RATIONAL) c.factor[j].by_shape = take(space, rows * places);
+        if (slopes && profile == RATIONAL) {
+            c.factor[j].by_shape = take(space, rows * places);
+            zero(c.factor[j].by_shape, rows * places);
+        }
     }
     return c;
 }

@@ -24,7 +24,7 @@ static block_t take_block(const kernel_t *k, const double *inverse, int slopes, 
     return b;
 }
 
-/* K of `rows` rows from `start`, and A^T = K^T L^-T where `whitened`. */
+/* K of `count` rows from `start`, and A^T = K^T L^-T where `whitened`. */
 static void fill_block(block_t *b, const kernel_t *k, const rows_t *rows, int64_t start, int64_t count, int slopes, int whitened)
 {
     points_t *p = &b->points;
@@ -103,7 +103,7 @@ int64_t ISA(regression_statistics)(const kernel_t *k, const rows_t *rows, const 
 /* With `inverse`, dF/dK = weight A + weight_psi1Y E^T with the residuals E = Y - A^T fit, and A E is summed as well, after the
  * gradients of Z and the kernel's parameters; without, dF/dK = weight K + weight_psi1Y Y^T. Where each row has a trace term, dF/dK_i
  * loses L^-T A_i times the row's weight, and the sum of A_i A_i^T with these weights comes last. by_diagonal is dF/dk(x_i, x_i), to
- * which a trace term adds half of the row's weight; kernels that are not composite need it not. */
+ * which a trace term adds half of the row's weight; only composite kernels need it. */
 int64_t ISA(regression_gradient)(const kernel_t *k, const rows_t *rows, const part_t *part, const double *inverse,
                                  const double *weight, const double *weight_psi1Y, const double *fit, double by_diagonal)
 {

@@ -13,7 +13,7 @@ from mpigp.files.model_file import FORMAT, ModelFile
 from mpigp.files.provenance import Timing, balance
 from mpigp.gp.parameters import Globals
 from mpigp.kernels.composition import named_values
-from mpigp.kernels.registry import DEFAULT, backend_of, is_external
+from mpigp.kernels.registry import backend_of, is_external
 from mpigp.mpi.timers import GROUPS, PHASES
 from mpigp.report.figures import Indices, evenly, pick, thinned
 from mpigp.types import Floats
@@ -140,7 +140,7 @@ def read_fitted(model: ModelFile) -> Fitted:
 
 def read_kernel(model: ModelFile, parameters: Globals) -> dict[str, Any]:
     """Return the kernel's name, its parameters by name, and the weight of each input."""
-    name, q = str(model.attribute("kernel", DEFAULT)), parameters.Z.shape[1]
+    name, q = model.kernel_name(), parameters.Z.shape[1]
     named = [] if is_external(name) else backend_of(name).named_parameters(q)
     weights = parameters.alpha if not named else np.zeros(q)
     relevant = [(each, value) for each, value in zip(named, parameters.alpha, strict=False) if each.name == "alpha"]

@@ -195,3 +195,77 @@ def test_a_gplvm_of_a_sum_embeds_and_reconstructs(tmp_path: Path) -> None:
     latent = read(model)["latent/mu"]
     away = np.abs(embedded["latent/mu"] - latent).max(axis=1)  # these are the rows that it has learned from
     assert np.median(away) < 1e-2
+
+
+def test_evaluate_finds_columns_by_name_and_refuses_other_parameters(data: Path, model: Path, capfd, refused) -> None:
+    bounds = []
+    for given in ((), ("--kernel", EXPRESSION), ("--kernel", "linear[0] + periodic[0](period=12) + bias")):
+        bounds.append(figures(capfd, "evaluate", data, "--params", model, *given)[1]["bound"])
+    assert bounds[0] == bounds[1] == bounds[2]
+    for other in ("rbf", "rbf + rbf"):
+        line = refused("evaluate", data, "--params", model, "--kernel", other)
+        assert "/kernel/alpha: has 5 entries" in line
+
+
+@pytest.mark.parametrize("kind", ["regression", "gplvm"])
+def test_a_dry_run_knows_composed_kernels(kind: str, data: Path, tmp_path: Path) -> None:
+    latent = ["--latent", 2] if kind == "gplvm" else []
+    learn = ["fit", data, "-o", tmp_path / "m.h5", "--model", kind, "--inducing", 5, "--kernel", "rbf + linear"]
+    command(*learn, *latent, "--dry-run")
+
+
+def test_parts_on_different_columns_start_alike_and_on_the_same_apart(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    data = write(tmp_path / "data.h5", X=X, Y=X.sum(axis=1, keepdims=True))
+    starts = {}
+    for kernel in ("rbf[0] + rbf[1] + rbf[2]", "rbf + rbf", "rbf", "linear*linear + bias"):
+        command("fit", data, "-o", tmp_path / "m.h5", "--model", "regression", "--inducing", 5, "--kernel", kernel,
+                "--max-iter", 0, "--overwrite")  # fmt: skip
+        starts[kernel] = read(tmp_path / "m.h5")["kernel/alpha"]
+    np.testing.assert_allclose(starts["rbf[0] + rbf[1] + rbf[2]"][1::2], starts["rbf"], rtol=1e-9)
+    np.testing.assert_allclose(starts["rbf + rbf"][5:], 9 * starts["rbf"], rtol=1e-9)
+    np.testing.assert_allclose(starts["linear*linear + bias"], [1 / 6] * 3 + [1 / 3] * 3 + [1 / 2], rtol=1e-9)
+
+
+def test_a_kernel_attribute_that_serves_no_gplvm_is_the_files_fault(tmp_path: Path, refused) -> None:
+    Y = np.random.default_rng(0).normal(size=(30, 3))
+    data, model = write(tmp_path / "data.h5", Y=Y), tmp_path / "model.h5"
+    command("fit", data, "-o", model, "--model", "gplvm", "--latent", 2, "--inducing", 5, "--max-iter", 2)
+    with h5py.File(model, "r+") as file:
+        file.attrs["kernel"] = "matern32"
+    line = refused("embed", model, data, "-o", tmp_path / "out.h5")
+    assert line.startswith(f"mpigp: {model}: attribute kernel: matern32 has no psi statistics")
+
+
+@pytest.mark.parametrize(("name", "place"), [("period", 3), ("variance", 1)])
+def test_parameters_that_make_no_kernel_are_refused(
+    name: str, place: int, model: Path, data: Path, tmp_path: Path, refused
+) -> None:
+    spoiled = tmp_path / "spoiled.h5"
+    spoiled.write_bytes(model.read_bytes())
+    with h5py.File(spoiled, "r+") as file:
+        file["kernel/alpha"][place] = 0.0 if name == "period" else 1.7e308
+        file["kernel/alpha"][4] = 1.7e308 if name == "variance" else 1.0
+    line = refused("evaluate", data, "--params", spoiled)
+    assert str(spoiled) in line
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_loaded_estimator_keeps_the_names_of_columns(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(50, 2))
+    with h5py.File(write(tmp_path / "data.h5", X=x), "r+") as file:
+        file["X"].attrs["columns"] = ["a", "b"]
+        estimator = mpigp.SparseGPRegression(5, kernel="linear[b] + bias", max_iter=3).fit(file["X"], x[:, 1])
+    estimator.save(tmp_path / "model.h5")
+    assert mpigp.load(tmp_path / "model.h5").kernel == "linear[b] + bias"
+
+
+def test_columns_of_one_name_keep_their_parameters_apart(tmp_path: Path, capfd) -> None:
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    data = write(tmp_path / "data.h5", X=X, Y=X[:, :1])
+    with h5py.File(data, "r+") as file:
+        file["X"].attrs["columns"] = ["a", "a"]
+    found = figures(capfd, "fit", data, "-o", tmp_path / "m.h5", "--model", "regression", "--inducing", 5,
+                    "--kernel", "rbf + linear", "--max-iter", 2)[1]  # fmt: skip
+    assert [*found["kernel_parameters"]] == ["rbf.variance", "rbf.alpha[0]", "rbf.alpha[1]", "linear.alpha[0]",
+                                             "linear.alpha[1]"]  # fmt: skip

@@ -1,6 +1,5 @@
 """The first parameters of a fit: latent points, inducing points, lengthscales, variance and noise."""
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -85,25 +84,27 @@ def first_parameters(parameters: list[Parameter], alpha: Floats, variance: float
     alpha : (q,), weights of distances.   units, extent : of the inputs.   x_scale : (q,), of their standardization
 
     All terms have the same variance at the start; in a linear one it is divided among its columns. A period that is not
-    given is a quarter of the extent of its column. Each further part of the same kind starts with lengthscales that are
-    a third of those before, since parts that start alike stay alike.
+    given is a quarter of the extent of its column. Where an earlier term has a part of the same kind on the same
+    column, the lengthscale is a third of that, since parts that start alike stay alike.
     """
-    parts = list(dict.fromkeys((each.kind, each.part) for each in parameters))
-    before = {part: [kind for kind, _ in parts[:place]].count(kind) for place, (kind, part) in enumerate(parts)}
-    linear = Counter(each.part for each in parameters if each.kind == "linear")
-    share = variance / (sum(each.name == "variance" for each in parameters) + len(linear))
+    terms = 1 + max(each.term for each in parameters)
+    squares = units.scale**2 + units.mean**2
     values = []
-    for part, kind, name, column, start in parameters:
+    for place, (term, part, kind, name, column, start) in enumerate(parameters):
         value: Any = 1.0  # a shape, or the alpha of a periodic part
+        before = [each for each in parameters[:place] if each.kind == kind and each.name == name]
         if name == "variance":
-            value = share
+            value = variance / terms
         elif name == "period" and start is not None:
             value = start / (1.0 if x_scale is None else x_scale[column])
         elif name == "period":
             value = extent[column] / 4 or 1.0
         elif kind == "linear":
-            value = share / linear[part] / units.scale[column] ** 2
+            own = sum(each.part == part for each in parameters)
+            first = not any(each.term == term and each.part != part for each in before)
+            value = (variance / terms if first else 1.0) / own / squares[column]
         elif name == "alpha" and kind != "periodic":
-            value = alpha[column] * 9.0 ** before[part]
+            alike = sum(each.column == column and each.term != term for each in before)
+            value = alpha[column] * 9.0 ** min(alike, 3)
         values.append(float(value))
     return np.array(values)
